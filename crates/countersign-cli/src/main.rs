@@ -1,0 +1,3 @@
+//! The program `countersign`.
+
+fn main() {}

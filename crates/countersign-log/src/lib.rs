@@ -1,0 +1,19 @@
+//! Formats and verifier of the countersign journal.
+//!
+//! Everything here is a pure function of its inputs, or plain file work in [`journal`]: there is no
+//! async code, no clock, no random source and no network. Time and salts are passed in. The bytes
+//! are those of witness-log 0.6.1; `docs/format.md` describes them well enough to write another
+//! implementation.
+
+pub mod canonical;
+pub mod checkpoint;
+pub mod commitment;
+pub mod dossier;
+pub mod hash;
+pub mod hex;
+pub mod journal;
+pub mod keys;
+pub mod leaf;
+pub mod note;
+pub mod tree;
+pub mod verdict;

@@ -1,0 +1,1 @@
+//! One test binary: drives this crate as its users would.
