@@ -12,6 +12,7 @@ pub mod dossier;
 pub mod hash;
 pub mod hex;
 pub mod journal;
+pub mod json;
 pub mod keys;
 pub mod leaf;
 pub mod note;
