@@ -20,8 +20,9 @@ const DIGITS_TIED: usize = 16;
 /// Digits that decide how a decimal rounds to a double; 767 are enough, the rest is one sticky digit.
 const DIGITS_DECIDING: usize = 800;
 
-/// The standard library stops reading a decimal exponent near this size.
-const EXPONENT_READ_BY_STD: u64 = 0x1_0000;
+/// The standard library stops reading a decimal exponent near this size. Only a text with as many
+/// digits can bring a number with such an exponent back among the doubles.
+const EXPONENT_READ_BY_STD: usize = 0x1_0000;
 
 /// What the grammar says of a number's text.
 #[derive(Clone, Copy)]
@@ -137,24 +138,26 @@ pub(crate) fn canonical(text: &[u8], shape: Shape) -> Canonical {
         return Canonical { form, lossy: true };
     }
     let shortest = Decimal::shortest(value);
-    let lossy = !Written::read(text).is(&shortest);
     let respelled = shortest.ecmascript();
-    let form = if respelled.octets() == text {
-        Form::Verbatim
-    } else {
-        Form::Respelled(respelled)
-    };
-    Canonical { form, lossy }
+    if respelled.octets() == text {
+        return Canonical {
+            form: Form::Verbatim,
+            lossy: false,
+        };
+    }
+    Canonical {
+        lossy: !Written::read(text).is(&shortest),
+        form: Form::Respelled(respelled),
+    }
 }
 
 /// The double nearest to a JSON number's text, ties to even; infinite when out of range.
 pub(crate) fn double(text: &[u8]) -> f64 {
     let plain = std::str::from_utf8(text).expect("a number is ASCII");
-    let written = Written::read(text);
-    let read = if written.exponent_field.unsigned_abs() < EXPONENT_READ_BY_STD {
+    let read = if text.len() < EXPONENT_READ_BY_STD {
         plain.parse::<f64>()
     } else {
-        written.clipped(text[0] == b'-').parse::<f64>()
+        Written::read(text).clipped(text[0] == b'-').parse::<f64>()
     };
     read.expect("the JSON number grammar is part of what f64 reads")
 }
@@ -165,7 +168,6 @@ struct Written<'a> {
     /// Digits, among them perhaps one point.
     significant: &'a [u8],
     leading: i64,
-    exponent_field: i64,
 }
 
 impl<'a> Written<'a> {
@@ -173,22 +175,16 @@ impl<'a> Written<'a> {
         let unsigned = text.strip_prefix(b"-").unwrap_or(text);
         let mantissa_end = memchr::memchr2(b'e', b'E', unsigned).unwrap_or(unsigned.len());
         let (mantissa, exponent) = unsigned.split_at(mantissa_end);
-        let exponent_field = exponent.get(1..).map_or(0, saturating_integer);
+        let exponent = exponent.get(1..).map_or(0, saturating_integer);
         let whole = memchr::memchr(b'.', mantissa).unwrap_or(mantissa.len());
-        let Some(first) = mantissa
-            .iter()
-            .position(|octet| matches!(octet, b'1'..=b'9'))
-        else {
+        let is_significant = |octet: &u8| matches!(octet, b'1'..=b'9');
+        let Some(first) = mantissa.iter().position(is_significant) else {
             return Written {
                 significant: &[],
                 leading: 0,
-                exponent_field,
             };
         };
-        let last = mantissa
-            .iter()
-            .rposition(|octet| matches!(octet, b'1'..=b'9'))
-            .unwrap_or(first);
+        let last = mantissa.iter().rposition(is_significant).unwrap_or(first);
         let place = if first < whole {
             (whole - 1 - first) as i64
         } else {
@@ -196,8 +192,7 @@ impl<'a> Written<'a> {
         };
         Written {
             significant: &mantissa[first..=last],
-            leading: exponent_field.saturating_add(place),
-            exponent_field,
+            leading: exponent.saturating_add(place),
         }
     }
 
@@ -248,7 +243,7 @@ impl Decimal {
     /// The shortest digits of `value`, which is finite; of those as short the nearest, then the even.
     pub(crate) fn shortest(value: f64) -> Self {
         let shortest = Decimal::printed(value, format_args!("{:e}", value.abs()));
-        if shortest.count < DIGITS_TIED {
+        if !shortest.may_be_tied(value) {
             return shortest;
         }
         // Halfway between two, std takes the upper one; printed to a given length it takes the even
@@ -261,6 +256,24 @@ impl Decimal {
         } else {
             shortest
         }
+    }
+
+    /// Whether `value` can lie halfway between two decimals of this many digits: written out in full
+    /// it would have one digit more, and a double with n binary places has n decimal places.
+    fn may_be_tied(&self, value: f64) -> bool {
+        if self.count < DIGITS_TIED {
+            return false;
+        }
+        let bits = value.to_bits();
+        let (field, fraction) = ((bits >> 52 & 0x7FF) as i32, bits & ((1 << 52) - 1));
+        let (mantissa, power) = if field == 0 {
+            (fraction, -1074)
+        } else {
+            (fraction | 1 << 52, field - 1075)
+        };
+        let places = -(power + mantissa.trailing_zeros() as i32);
+        let places_of_tie = self.count as i32 - self.leading;
+        places == places_of_tie || (places <= 0 && places_of_tie <= 0)
     }
 
     /// Reads what std printed for the absolute value as `d.ddde-dd`.

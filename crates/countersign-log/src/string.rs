@@ -6,6 +6,9 @@
 use crate::canonical::Sink;
 use std::cmp::Ordering;
 
+/// Octets after which a run is read by blocks.
+const LONG_RUN: usize = 32;
+
 /// What one pass over a string's text found.
 #[derive(Clone, Copy)]
 pub(crate) struct Token {
@@ -77,31 +80,36 @@ fn hex4(text: &[u8], at: usize) -> Option<u32> {
     })
 }
 
-/// Octets before the first quote, backslash or control character.
+/// Octets before the first quote, backslash or control character. Short runs, which are most, are
+/// read by words; only a run that proved long is read by blocks, which the compiler makes vectors of.
 fn plain_run(text: &[u8]) -> usize {
     let mut at = 0;
-    let mut blocks = text.chunks_exact(64);
-    for block in &mut blocks {
-        if block
-            .iter()
-            .fold(false, |special, octet| special | is_special(*octet))
-        {
-            break;
-        }
-        at += 64;
-    }
-    while let Some(word) = text.get(at..at + 8) {
-        let word = u64::from_le_bytes(word.try_into().expect("eight octets"));
-        let special = specials(word);
+    while let Some(word) = text[at..].first_chunk::<8>() {
+        let special = specials(u64::from_le_bytes(*word));
         if special != 0 {
             return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;
+        if at == LONG_RUN {
+            at += plain_blocks(&text[at..]);
+        }
     }
-    text[at..]
+    let rest = &text[at..];
+    at + rest
         .iter()
         .position(|octet| is_special(*octet))
-        .map_or(text.len(), |rest| at + rest)
+        .unwrap_or(rest.len())
+}
+
+/// Octets in leading blocks that hold nothing special.
+fn plain_blocks(text: &[u8]) -> usize {
+    let (blocks, _) = text.as_chunks::<64>();
+    let is_plain = |block: &&[u8; 64]| {
+        !block
+            .iter()
+            .fold(false, |special, octet| special | is_special(*octet))
+    };
+    blocks.iter().take_while(is_plain).count() * 64
 }
 
 fn is_special(octet: u8) -> bool {
