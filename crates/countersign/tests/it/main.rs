@@ -1,1 +1,8 @@
 //! One test binary: drives this crate as its users would.
+
+mod descriptor;
+mod lines;
+mod outbox;
+mod process;
+mod program;
+mod seed;
