@@ -3,3 +3,5 @@
 //! Three rings stand between a client and its servers: a frame that records an outcome whatever
 //! happens, the embedder's layers, and a core that judges a call, writes the decision down, and
 //! only then forwards exactly what was judged.
+
+pub mod message;
