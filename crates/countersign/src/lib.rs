@@ -6,6 +6,7 @@
 
 pub mod descriptor;
 pub mod lines;
+pub mod message;
 pub mod outbox;
 pub mod process;
 pub mod seed;

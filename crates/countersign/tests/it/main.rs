@@ -6,3 +6,4 @@ mod outbox;
 mod process;
 mod program;
 mod seed;
+mod message;
