@@ -16,5 +16,6 @@ pub mod json;
 pub mod keys;
 pub mod leaf;
 pub mod note;
+pub mod report;
 pub mod tree;
 pub mod verdict;
