@@ -240,3 +240,93 @@ fn is_custody(text: &str) -> bool {
         _ => false,
     }
 }
+
+/// An identity's word that it is not to be trusted from a time, or from a leaf, on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revocation {
+    /// Hex of the identity that revokes itself.
+    pub identity_pubkey: String,
+    /// Unix milliseconds from which on nothing counts.
+    pub as_of_ms: u64,
+    /// Number of leaves after which nothing counts. Its presence makes the second version.
+    pub as_of_index: Option<u64>,
+    /// Why.
+    pub reason: String,
+    /// Hex of the identity's signature.
+    pub signature: String,
+}
+
+const REVOCATION_FIELDS: [&str; 5] = [
+    "identity_pubkey",
+    "as_of_ms",
+    "as_of_index",
+    "reason",
+    "signature",
+];
+
+impl Revocation {
+    /// Revokes `identity`.
+    pub fn sign(
+        identity: &Identity,
+        as_of_ms: u64,
+        as_of_index: Option<u64>,
+        reason: &str,
+    ) -> Self {
+        let message = revocation_message(identity.public(), as_of_ms, as_of_index, reason);
+        Self {
+            identity_pubkey: identity.public().to_string(),
+            as_of_ms,
+            as_of_index,
+            reason: reason.to_owned(),
+            signature: hex::encode(&identity.sign(&message)),
+        }
+    }
+
+    /// Whether the identity that it names signed it.
+    pub fn verifies(&self) -> bool {
+        let read = || {
+            let identity = PublicKey::from_hex(&self.identity_pubkey).ok()?;
+            let signature = hex::decode::<64>(self.signature.as_bytes()).ok()?;
+            let message =
+                revocation_message(identity, self.as_of_ms, self.as_of_index, &self.reason);
+            Some(identity.verifies(&message, &signature))
+        };
+        read().unwrap_or(false)
+    }
+
+    /// Reads the JSON object of a revocation.
+    ///
+    /// # Errors
+    /// Not an object, a member missing, twice, or of the wrong type.
+    pub fn read(text: &[u8]) -> Result<Self, JsonError> {
+        let members = Members::read(text, &REVOCATION_FIELDS)?;
+        Ok(Self {
+            identity_pubkey: members.string(0)?,
+            as_of_ms: members.u64(1)?,
+            as_of_index: members.optional_u64(2)?,
+            reason: members.string(3)?,
+            signature: members.string(4)?,
+        })
+    }
+}
+
+fn revocation_message(
+    identity: PublicKey,
+    as_of_ms: u64,
+    as_of_index: Option<u64>,
+    reason: &str,
+) -> Vec<u8> {
+    let version: &[u8] = match as_of_index {
+        None => b"witness-log-revoke-v1",
+        Some(_) => b"witness-log-revoke-v2",
+    };
+    let mut message = version.to_vec();
+    message.extend(identity.0);
+    message.extend(as_of_ms.to_be_bytes());
+    if let Some(index) = as_of_index {
+        message.push(1);
+        message.extend(index.to_be_bytes());
+    }
+    message.extend(reason.as_bytes());
+    message
+}

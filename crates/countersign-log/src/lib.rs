@@ -1,9 +1,9 @@
 //! Formats and verifier of the countersign journal.
 //!
-//! Everything here is a pure function of its inputs, or plain file work in [`journal`]: there is no
-//! async code, no clock, no random source and no network. Time and salts are passed in. The bytes
-//! are those of witness-log 0.6.1; `docs/format.md` describes them well enough to write another
-//! implementation.
+//! Everything here is a pure function of its inputs, or plain file work in [`journal`] and [`export`]:
+//! there is no async code, no clock, no random source and no network. Time and salts are passed in.
+//! The bytes are those of witness-log 0.6.1; `docs/format.md` describes them well enough to write
+//! another implementation.
 
 pub mod canonical;
 pub mod checkpoint;
@@ -19,6 +19,7 @@ pub mod note;
 mod number;
 mod outline;
 pub mod python;
+pub mod report;
 mod string;
 pub mod tree;
 pub mod verdict;
