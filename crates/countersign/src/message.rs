@@ -164,7 +164,7 @@ impl Message {
         self.method.as_deref()
     }
 
-    /// The raw JSON of `params`, of whatever type; of doubled ones the last. A case variant of the key does not count here.
+    /// The raw JSON of `params`, of whatever type; of doubled ones the last. A case variant of the key does not count.
     #[must_use]
     pub fn params(&self) -> Option<Bytes> {
         self.part(self.params.as_ref())
@@ -197,8 +197,8 @@ impl Message {
     }
 
     /// What a governed message calls, even when it is ambiguous: where only a case variant of a key is there, its value
-    /// stands in, so that the record of the refusal says what was attempted. Both parts are absent for any other message, and
-    /// when `params` is no object.
+    /// stands in, so that the record of the refusal says what was attempted. Both parts are absent for any other
+    /// message, and when `params` is no object.
     #[must_use]
     pub fn tool_call(&self) -> ToolCall {
         ToolCall {

@@ -232,6 +232,9 @@ fn a_governed_message_names_its_call_with_the_last_key_even_when_it_is_ambiguous
             "{line}"
         );
     }
+    let variant = one(r#"{"id":1,"method":"tools/call","Params":{"name":"b"}}"#);
+    assert_eq!(variant.tool_call().name().as_deref(), Some("b"));
+    assert_eq!(variant.params(), None);
     let escaped =
         one(r#"{"id":1,"method":"tools/call","params":{"name":"fs.\u0072ead \ud83d\ude00\/\n"}}"#);
     assert_eq!(
@@ -435,6 +438,12 @@ fn a_broken_line_gives_its_id_only_when_it_is_certain() {
         ),
         (br#"{"id":7,"result":{}} trailing"#, Response, Some("7")),
         (br#"{"\u0069d":8,"result":NaN}"#, Response, Some("8")),
+        (
+            br#"{"result":{"t":"a\"b\\"},"id":4,"x":NaN}"#,
+            Response,
+            Some("4"),
+        ),
+        (br#"{"id":1,"method":"x","result":NaN}"#, Response, None),
         (br#"{"result":{"id":9,"x":NaN"#, Response, None),
         (br#"{"id":1"#, Response, None),
         (br#"{"result":1,"id":12"#, Response, None),
