@@ -12,8 +12,9 @@ mod salvage;
 mod scan;
 mod splice;
 
-use bytes::Bytes;
 use std::ops::Range;
+
+use bytes::Bytes;
 
 pub use ambiguity::{Ambiguity, Fault, INVALID_REQUEST, Malformed, PARSE_ERROR, Place};
 pub use id::{ID_BYTES_MAX, Id, IdKind};
@@ -163,7 +164,7 @@ impl Message {
         self.method.as_deref()
     }
 
-    /// The raw JSON of `params`, of whatever type.
+    /// The raw JSON of `params`, of whatever type; of doubled ones the last. A case variant of the key does not count.
     #[must_use]
     pub fn params(&self) -> Option<Bytes> {
         self.part(self.params.as_ref())
@@ -195,8 +196,9 @@ impl Message {
         self.ambiguity.as_deref()
     }
 
-    /// What a governed message calls, even when it is ambiguous; both parts are absent for any other message, and
-    /// when `params` is no object.
+    /// What a governed message calls, even when it is ambiguous: where only a case variant of a key is there, its value
+    /// stands in, so that the record of the refusal says what was attempted. Both parts are absent for any other
+    /// message, and when `params` is no object.
     #[must_use]
     pub fn tool_call(&self) -> ToolCall {
         ToolCall {

@@ -104,9 +104,7 @@ pub(super) fn read(raw: &Bytes, text: &str) -> Result<Message, Malformed> {
         .or(two_kinds.then_some(Ambiguity::TwoKinds))
         .or_else(|| methods.governed.then(|| unanswerable(kind, id.as_ref()))?)
         .or(target.ambiguity)
-        .or_else(|| {
-            (methods.governed && scan::depth(text) > DEPTH_MAX).then_some(Ambiguity::TooDeep)
-        });
+        .or_else(|| (methods.governed && too_deep(text)).then_some(Ambiguity::TooDeep));
 
     let span = |value: &str| scan::span(text, value);
     Ok(Message {
@@ -114,7 +112,7 @@ pub(super) fn read(raw: &Bytes, text: &str) -> Result<Message, Malformed> {
         kind,
         id,
         method: method.map(Into::into),
-        params: params.map(span),
+        params: top.slots[PARAMS].exact.map(span),
         result: top.slots[RESULT].exact.map(span),
         error: top.slots[ERROR].exact.map(span),
         name: target.name.filter(|_| methods.governed).map(span),
@@ -137,6 +135,11 @@ fn kind(method: bool, id: bool, top: &Members<'_>) -> Result<Kind, Fault> {
         (false, false, true, false) => Err(Fault::ResultWithoutId),
         (false, _, false, false) => Err(Fault::NoKind),
     }
+}
+
+/// Whether a text nests too deep. Each level takes two octets, so short texts need no look.
+fn too_deep(text: &str) -> bool {
+    text.len() > 2 * DEPTH_MAX && scan::depth(text) > DEPTH_MAX
 }
 
 /// Why a governed message could be run but not answered.

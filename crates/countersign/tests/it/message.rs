@@ -1,5 +1,6 @@
 //! Holds the JSON-RPC envelope to a table of messages, and to what must be true of any octets.
 
+mod invariants;
 mod table;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use countersign::message::{
     Id, IdKind, Kind, LINE_BYTES_MAX, Malformed, Message, Parsed, Splice, SpliceError, salvage_id,
     salvage_id_from_ends,
 };
+use invariants::{hold_invariants, is_part};
 
 fn parse(line: impl AsRef<[u8]>) -> Result<Parsed, Malformed> {
     Message::parse(Bytes::copy_from_slice(line.as_ref()))
@@ -76,86 +78,6 @@ fn describe_message(message: &Message) -> String {
         words.push_str(&format!(", but {ambiguity}"));
     }
     words
-}
-
-/// What is true of any octets: nothing panics, octets stay as they are, and every part lies inside the line.
-fn hold_invariants(line: &Bytes) {
-    for kind in [Kind::Request, Kind::Notification, Kind::Response] {
-        let middle = line.len() / 2;
-        let _ids = (
-            salvage_id(line, kind),
-            salvage_id_from_ends(&line[..middle], &line[middle..], kind),
-        );
-    }
-    match Message::parse(line.clone()) {
-        Ok(Parsed::Blank) => assert!(line.trim_ascii().is_empty()),
-        Ok(Parsed::One(message)) => {
-            assert_eq!(message.raw(), line);
-            hold_message(&message);
-        }
-        Ok(Parsed::Batch(batch)) => {
-            assert_eq!(&batch.raw, line);
-            assert!(!batch.members.is_empty());
-            for member in batch.members {
-                match member {
-                    Ok(message) => hold_message(&message),
-                    Err(malformed) => assert!(is_part(line, malformed.raw())),
-                }
-            }
-        }
-        Err(malformed) => assert_eq!(malformed.raw(), line),
-    }
-}
-
-fn hold_message(message: &Message) {
-    let raw = message.raw();
-    let call = message.tool_call();
-    let parts = [
-        message.params(),
-        message.result(),
-        message.error(),
-        call.name_raw.clone(),
-        call.arguments_raw.clone(),
-    ];
-    for part in parts.into_iter().flatten() {
-        assert!(is_part(raw, &part));
-        assert!(
-            serde_json::from_slice::<&serde_json::value::RawValue>(&part).is_ok(),
-            "a part is one JSON value"
-        );
-    }
-    let paths: [&[&str]; 4] = [
-        &["id"],
-        &["params", "arguments"],
-        &["result", "tools"],
-        &["x", "y"],
-    ];
-    for range in paths.into_iter().filter_map(|path| message.member(path)) {
-        assert!(range.start < range.end && range.end <= raw.len());
-        let same = Splice::new(raw)
-            .replace(range.clone(), &raw[range])
-            .finish()
-            .expect("the range lies inside");
-        assert_eq!(&same, raw);
-    }
-    assert_eq!(
-        &Splice::new(raw).finish().expect("no edits cannot clash"),
-        raw
-    );
-    let _accessors = (
-        call.name(),
-        message.modern_version(),
-        message.progress_token(),
-        message.cancel_target(),
-        message.cursor(),
-        message.requested_version(),
-    );
-}
-
-/// Whether `part` is a slice of the memory of `whole`, not a copy.
-fn is_part(whole: &Bytes, part: &Bytes) -> bool {
-    whole.as_ptr_range().start <= part.as_ptr_range().start
-        && part.as_ptr_range().end <= whole.as_ptr_range().end
 }
 
 #[test]
@@ -310,6 +232,9 @@ fn a_governed_message_names_its_call_with_the_last_key_even_when_it_is_ambiguous
             "{line}"
         );
     }
+    let variant = one(r#"{"id":1,"method":"tools/call","Params":{"name":"b"}}"#);
+    assert_eq!(variant.tool_call().name().as_deref(), Some("b"));
+    assert_eq!(variant.params(), None);
     let escaped =
         one(r#"{"id":1,"method":"tools/call","params":{"name":"fs.\u0072ead \ud83d\ude00\/\n"}}"#);
     assert_eq!(
@@ -513,6 +438,12 @@ fn a_broken_line_gives_its_id_only_when_it_is_certain() {
         ),
         (br#"{"id":7,"result":{}} trailing"#, Response, Some("7")),
         (br#"{"\u0069d":8,"result":NaN}"#, Response, Some("8")),
+        (
+            br#"{"result":{"t":"a\"b\\"},"id":4,"x":NaN}"#,
+            Response,
+            Some("4"),
+        ),
+        (br#"{"id":1,"method":"x","result":NaN}"#, Response, None),
         (br#"{"result":{"id":9,"x":NaN"#, Response, None),
         (br#"{"id":1"#, Response, None),
         (br#"{"result":1,"id":12"#, Response, None),
