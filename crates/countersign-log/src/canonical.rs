@@ -23,8 +23,9 @@ use crate::string;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-/// Pieces shorter than this are gathered before they are hashed: a hash call has a fixed price.
-const HASH_GATHER_OCTETS: usize = 4096;
+/// Short pieces are gathered up to this before they are hashed, since a call of the hash has a fixed
+/// price; more would cost small values its clearing.
+const HASH_GATHER_OCTETS: usize = 512;
 
 /// How strictly a text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,10 +130,7 @@ pub fn canonical(text: &[u8], mode: Mode) -> Result<Vec<u8>, CanonicalError> {
 
 /// The SHA-256 of what [`canonical`] gives in [`Mode::Recorder`], without making it.
 pub fn canonical_sha256(text: &[u8]) -> CanonicalDigest {
-    let mut sink = HashSink {
-        hasher: Sha256::new(),
-        gathered: Vec::new(),
-    };
+    let mut sink = HashSink::new();
     let lossy = match read(text, Mode::Recorder) {
         Ok(outline) => {
             write_outline(&mut sink, text, &outline);
@@ -179,26 +177,36 @@ impl Sink for Vec<u8> {
 
 struct HashSink {
     hasher: Sha256,
-    /// Short pieces that were not hashed yet: at most [`HASH_GATHER_OCTETS`].
-    gathered: Vec<u8>,
+    gathered: [u8; HASH_GATHER_OCTETS],
+    /// Octets of `gathered` that were not hashed yet.
+    used: usize,
 }
 
 impl Sink for HashSink {
     fn put(&mut self, octets: &[u8]) {
-        if self.gathered.len() + octets.len() > HASH_GATHER_OCTETS {
-            self.hasher.update(&self.gathered);
-            self.gathered.clear();
-            if octets.len() >= HASH_GATHER_OCTETS / 4 {
+        if octets.len() > HASH_GATHER_OCTETS - self.used {
+            self.hasher.update(&self.gathered[..self.used]);
+            self.used = 0;
+            if octets.len() > HASH_GATHER_OCTETS / 4 {
                 return self.hasher.update(octets);
             }
         }
-        self.gathered.extend_from_slice(octets);
+        self.gathered[self.used..self.used + octets.len()].copy_from_slice(octets);
+        self.used += octets.len();
     }
 }
 
 impl HashSink {
+    fn new() -> Self {
+        HashSink {
+            hasher: Sha256::new(),
+            gathered: [0; HASH_GATHER_OCTETS],
+            used: 0,
+        }
+    }
+
     fn finish(mut self) -> [u8; 32] {
-        self.hasher.update(&self.gathered);
+        self.hasher.update(&self.gathered[..self.used]);
         self.hasher.finalize().into()
     }
 }
@@ -306,7 +314,7 @@ impl<S: Sink> Writer<'_, S> {
         if member.key_verbatim {
             self.sink.put(key);
         } else {
-            string::write_respelled(self.sink, &key[1..key.len() - 1]);
+            self.scalar(key);
         }
     }
 
@@ -338,7 +346,11 @@ impl<S: Sink> Writer<'_, S> {
                 });
             }
             let end = scalar_end(self.text, at);
-            self.scalar(&self.text[at..end]);
+            if self.outline.respelled.binary_search(&(at as u32)).is_ok() {
+                self.scalar(&self.text[at..end]);
+            } else {
+                self.sink.put(&self.text[at..end]);
+            }
             at = end;
         }
     }
@@ -350,14 +362,10 @@ impl<S: Sink> Writer<'_, S> {
         at
     }
 
+    /// Writes a scalar, or a key, that is not verbatim.
     fn scalar(&mut self, text: &[u8]) {
         match text[0] {
-            b'"' => match string::scan(text, 0) {
-                Ok(token) if !token.verbatim => {
-                    string::write_respelled(self.sink, &text[1..text.len() - 1])
-                }
-                _ => self.sink.put(text),
-            },
+            b'"' => string::write_respelled(self.sink, &text[1..text.len() - 1]),
             b'N' => self.sink.put(b"\"nan\""),
             b'I' => self.sink.put(b"\"inf\""),
             b'-' | b'0'..=b'9' => self.number(text),

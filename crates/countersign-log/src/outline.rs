@@ -76,6 +76,8 @@ pub(crate) struct Outline {
     pub(crate) root: Value,
     pub(crate) containers: Vec<Container>,
     pub(crate) members: Vec<Member>,
+    /// Where the elements of arrays start that are scalars and not verbatim; in order.
+    pub(crate) respelled: Vec<u32>,
     /// Some other JSON value has the same canonical form: see [`crate::canonical::CanonicalDigest::lossy`].
     pub(crate) lossy: bool,
 }
@@ -95,6 +97,7 @@ pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError
         decoded: Vec::new(),
         containers: Vec::new(),
         members: Vec::new(),
+        respelled: Vec::new(),
         lossy: false,
     };
     scanner.space();
@@ -106,6 +109,7 @@ pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError
     let Scanner {
         containers,
         members,
+        respelled,
         lossy,
         ..
     } = scanner;
@@ -113,6 +117,7 @@ pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError
         root,
         containers,
         members,
+        respelled,
         lossy,
     })
 }
@@ -145,6 +150,7 @@ struct Scanner<'a> {
     decoded: Vec<u8>,
     containers: Vec<Container>,
     members: Vec<Member>,
+    respelled: Vec<u32>,
     lossy: bool,
 }
 
@@ -159,7 +165,7 @@ impl Scanner<'_> {
                 Some(b'{' | b'[') => {
                     let mut frame = self.open();
                     if self.closes(&frame) {
-                        self.close(frame)
+                        self.close(&frame)
                     } else {
                         self.key_in(&mut frame)?;
                         self.outer.extend(innermost.replace(frame));
@@ -169,12 +175,11 @@ impl Scanner<'_> {
                 _ => self.scalar()?,
             };
             loop {
-                let Some(mut frame) = innermost.take() else {
+                let Some(frame) = &mut innermost else {
                     return Ok(value);
                 };
-                self.attach(&mut frame, value);
-                if self.continues(&mut frame)? {
-                    innermost = Some(frame);
+                self.attach(frame, value);
+                if self.continues(frame)? {
                     break;
                 }
                 value = self.close(frame);
@@ -285,6 +290,9 @@ impl Scanner<'_> {
     fn attach(&mut self, frame: &mut Frame, value: Value) {
         if !frame.object {
             frame.verbatim &= value.verbatim;
+            if value.container.is_none() && !value.verbatim {
+                self.respelled.push(value.start);
+            }
             return;
         }
         let member = self
@@ -297,14 +305,14 @@ impl Scanner<'_> {
     }
 
     /// Ends a container behind its closing bracket: forgets what is canonical, sorts what is not.
-    fn close(&mut self, frame: Frame) -> Value {
+    fn close(&mut self, frame: &Frame) -> Value {
         let verbatim = frame.verbatim && frame.in_order;
         let form = if verbatim {
             self.open_members.truncate(frame.members_from);
             self.containers.truncate(frame.container as usize + 1);
             Form::Verbatim
         } else if frame.object {
-            self.keep_members(&frame)
+            self.keep_members(frame)
         } else {
             Form::Elements
         };
