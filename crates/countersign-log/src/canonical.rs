@@ -259,30 +259,35 @@ impl<S: Sink> Writer<'_, S> {
     /// Writes a value, or as much of it as comes before what is nested in it.
     fn value(&mut self, value: Value) {
         let text = &self.text[value.start as usize..value.end as usize];
-        match value.container {
+        match value.container() {
             _ if value.verbatim => self.sink.put(text),
             None => self.scalar(text),
-            Some(index) => match self.outline.containers[index as usize].form {
-                Form::Verbatim => self.sink.put(text),
-                Form::TooDeep => self.sink.put(b"\"<too deep>\""),
-                Form::Members { first, end } => {
-                    self.sink.put(b"{");
-                    self.open.push(Open::Members {
-                        first,
-                        next: first,
-                        end,
-                    });
-                }
-                Form::Elements => {
-                    self.sink.put(b"[");
-                    let at = value.start as usize + 1;
-                    self.open.push(Open::Elements {
-                        first: true,
-                        at,
-                        container: index + 1,
-                    });
-                }
-            },
+            Some(index) => self.container(index, value.start as usize),
+        }
+    }
+
+    /// Writes the array or object that starts at `start`, or its opening bracket.
+    fn container(&mut self, index: u32, start: usize) {
+        let Container { form, end, .. } = self.outline.containers[index as usize];
+        match form {
+            Form::Verbatim => self.sink.put(&self.text[start..end as usize]),
+            Form::TooDeep => self.sink.put(b"\"<too deep>\""),
+            Form::Members { first, end } => {
+                self.sink.put(b"{");
+                self.open.push(Open::Members {
+                    first,
+                    next: first,
+                    end,
+                });
+            }
+            Form::Elements => {
+                self.sink.put(b"[");
+                self.open.push(Open::Elements {
+                    first: true,
+                    at: start + 1,
+                    container: index + 1,
+                });
+            }
         }
     }
 
@@ -300,7 +305,7 @@ impl<S: Sink> Writer<'_, S> {
             }
             self.key(member);
             self.sink.put(b":");
-            if member.value.container.is_some() {
+            if member.value.container().is_some() {
                 self.open.push(Open::Members { first, next, end });
                 return self.value(member.value);
             }
@@ -338,12 +343,7 @@ impl<S: Sink> Writer<'_, S> {
                     at: end as usize,
                     container: next,
                 });
-                return self.value(Value {
-                    start: at as u32,
-                    end,
-                    container: Some(container),
-                    verbatim: false,
-                });
+                return self.container(container, at);
             }
             let end = scalar_end(self.text, at);
             if self.outline.respelled.binary_search(&(at as u32)).is_ok() {

@@ -22,15 +22,25 @@ pub(crate) const DEPTH_READ_BY_REFERENCE: usize = 994;
 /// Offsets are 32 bits wide to keep the records small; a longer text is not outlined.
 pub(crate) const TEXT_OCTETS_MAX: usize = u32::MAX as usize;
 
-/// A value of the text.
+/// A value of the text. It is sixteen octets, so that it travels in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Value {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Its record, if it is an array or an object.
-    pub(crate) container: Option<u32>,
+    /// The record of an array or object, else [`SCALAR`].
+    container: u32,
     /// `start..end` is its own canonical form.
     pub(crate) verbatim: bool,
+}
+
+/// Stands for a container's record where there is none: a text of this many containers is too long.
+const SCALAR: u32 = u32::MAX;
+
+impl Value {
+    /// The index of its record in `Outline::containers`, if it is an array or an object.
+    pub(crate) fn container(self) -> Option<u32> {
+        (self.container != SCALAR).then_some(self.container)
+    }
 }
 
 /// A member of an object that is not verbatim.
@@ -172,7 +182,16 @@ impl Scanner<'_> {
                         continue;
                     }
                 }
-                _ => self.scalar()?,
+                _ => {
+                    let start = self.at as u32;
+                    let verbatim = self.scalar()?;
+                    Value {
+                        start,
+                        end: self.at as u32,
+                        container: SCALAR,
+                        verbatim,
+                    }
+                }
             };
             loop {
                 let Some(frame) = &mut innermost else {
@@ -253,7 +272,7 @@ impl Scanner<'_> {
             value: Value {
                 start: 0,
                 end: 0,
-                container: None,
+                container: SCALAR,
                 verbatim: false,
             },
             decoded,
@@ -290,7 +309,7 @@ impl Scanner<'_> {
     fn attach(&mut self, frame: &mut Frame, value: Value) {
         if !frame.object {
             frame.verbatim &= value.verbatim;
-            if value.container.is_none() && !value.verbatim {
+            if value.container == SCALAR && !value.verbatim {
                 self.respelled.push(value.start);
             }
             return;
@@ -322,7 +341,7 @@ impl Scanner<'_> {
         Value {
             start: frame.start,
             end,
-            container: Some(frame.container),
+            container: frame.container,
             verbatim,
         }
     }
@@ -373,7 +392,7 @@ impl Scanner<'_> {
         Ok(Value {
             start,
             end: self.at as u32,
-            container: Some(container),
+            container,
             verbatim: false,
         })
     }
@@ -433,23 +452,17 @@ impl Scanner<'_> {
         closes
     }
 
-    fn scalar(&mut self) -> Result<Value, CanonicalError> {
-        let start = self.at;
-        let verbatim = match self.octet() {
+    /// Steps over a scalar; `true` if it is its own canonical form.
+    fn scalar(&mut self) -> Result<bool, CanonicalError> {
+        match self.octet() {
             Some(b'"') => {
                 let token = self.string()?;
                 self.at = token.end;
-                token.verbatim
+                Ok(token.verbatim)
             }
-            Some(b'-' | b'0'..=b'9') if !self.rest().starts_with(b"-I") => self.number()?,
-            _ => self.word()?,
-        };
-        Ok(Value {
-            start: start as u32,
-            end: self.at as u32,
-            container: None,
-            verbatim,
-        })
+            Some(b'-' | b'0'..=b'9') if !self.rest().starts_with(b"-I") => self.number(),
+            _ => self.word(),
+        }
     }
 
     fn number(&mut self) -> Result<bool, CanonicalError> {
