@@ -2,8 +2,8 @@
 //!
 //! RFC 8785 as witness-log 0.6.1 writes it on what CPython's `json.loads` read, with the reference's
 //! deviations. The one idea: two walks over the octets and no tree of values. The first makes an
-//! outline of what is not canonical yet, the second hands pieces of the text to a
-//! sink, so that a megabyte goes into a hash without a copy.
+//! outline of what is not canonical yet, the second hands pieces of the text to a sink, so that a
+//! megabyte goes into a hash without a copy.
 //!
 //! It may not recurse, and it may not fail for what a recorder has to record.
 //!
@@ -18,82 +18,11 @@
 //! octets. Neither is a message of a stdio server, and both are "not UTF-8" or "not JSON" here.
 
 use crate::number;
-use crate::outline::{self, Container, Form, Member, Outline, TEXT_OCTETS_MAX, Value};
+use crate::outline::{Container, Form, Member, Outline, Value, outline};
+use crate::sink::{HashSink, Sink};
 use crate::string;
-use sha2::{Digest as _, Sha256};
-use std::fmt;
 
-/// Short pieces are gathered up to this before they are hashed, since a call of the hash has a fixed
-/// price; more would cost small values its clearing.
-const HASH_GATHER_OCTETS: usize = 512;
-
-/// How strictly a text is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Fails where the reference fails: text that is not JSON, an integer of more than 4300 digits,
-    /// more than 994 containers inside one another.
-    Reference,
-    /// Never fails. An integer of any length is read, and so is any depth; what is not JSON at all is
-    /// taken as a JSON string of the text, with U+FFFD for what is not UTF-8.
-    Recorder,
-}
-
-/// Why [`Mode::Reference`] does not give a canonical form. Offsets count octets from 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CanonicalError {
-    /// The text is not JSON.
-    NotJson {
-        /// Where.
-        at: usize,
-        /// What would have been right there.
-        expected: &'static str,
-    },
-    /// The text is not UTF-8.
-    NotUtf8 {
-        /// Where.
-        at: usize,
-    },
-    /// CPython reads integers of at most 4300 digits.
-    IntegerTooLong {
-        /// Where the integer starts.
-        at: usize,
-        /// How many digits it has.
-        digits: usize,
-    },
-    /// CPython's recursion limit.
-    TooDeep {
-        /// Where the container starts that is one too many.
-        at: usize,
-    },
-    /// The text has 4 GiB or more.
-    TooLong {
-        /// Its length in octets.
-        octets: usize,
-    },
-}
-
-impl fmt::Display for CanonicalError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotJson { at, expected } => {
-                write!(to, "not JSON at octet {at}: expected {expected}")
-            }
-            Self::NotUtf8 { at } => write!(to, "not UTF-8 at octet {at}: JSON is sent as UTF-8"),
-            Self::IntegerTooLong { at, digits } => {
-                write!(
-                    to,
-                    "integer of {digits} digits at octet {at}: send more than 4300 digits as a string"
-                )
-            }
-            Self::TooDeep { at } => write!(to, "nested too deep at octet {at}: flatten the value"),
-            Self::TooLong { octets } => {
-                write!(to, "text of {octets} octets: the most is {TEXT_OCTETS_MAX}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CanonicalError {}
+pub use crate::outline::{CanonicalError, Mode};
 
 /// SHA-256 of a canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,10 +49,11 @@ pub struct CanonicalDigest {
 /// The canonical form of a JSON text. [`Mode::Recorder`] never gives an error.
 pub fn canonical(text: &[u8], mode: Mode) -> Result<Vec<u8>, CanonicalError> {
     let mut out = Vec::with_capacity(text.len());
-    match read(text, mode) {
-        Ok(outline) => write_outline(&mut out, text, &outline),
-        Err(_) if mode == Mode::Recorder => string::write(&mut out, &String::from_utf8_lossy(text)),
-        Err(error) => return Err(error),
+    match mode {
+        Mode::Reference => write_outline(&mut out, text, &outline(text, mode)?),
+        Mode::Recorder => {
+            record(&mut out, text);
+        }
     }
     Ok(out)
 }
@@ -131,20 +61,25 @@ pub fn canonical(text: &[u8], mode: Mode) -> Result<Vec<u8>, CanonicalError> {
 /// The SHA-256 of what [`canonical`] gives in [`Mode::Recorder`], without making it.
 pub fn canonical_sha256(text: &[u8]) -> CanonicalDigest {
     let mut sink = HashSink::new();
-    let lossy = match read(text, Mode::Recorder) {
-        Ok(outline) => {
-            write_outline(&mut sink, text, &outline);
-            outline.lossy
-        }
-        // The recorder takes what is not JSON as a string, so why it is not JSON does not matter.
-        Err(_) => {
-            string::write(&mut sink, &String::from_utf8_lossy(text));
-            true
-        }
-    };
+    let lossy = record(&mut sink, text);
     CanonicalDigest {
         sha256: sink.finish(),
         lossy,
+    }
+}
+
+/// Writes the recorder's canonical form and says whether it is lossy, as [`CanonicalDigest`] has it.
+pub(crate) fn record<S: Sink>(sink: &mut S, text: &[u8]) -> bool {
+    match outline(text, Mode::Recorder) {
+        Ok(outline) => {
+            write_outline(sink, text, &outline);
+            outline.lossy
+        }
+        // What is not JSON is taken as a string, so why it is not JSON does not matter.
+        Err(_) => {
+            string::write(sink, &String::from_utf8_lossy(text));
+            true
+        }
     }
 }
 
@@ -152,63 +87,6 @@ pub fn canonical_sha256(text: &[u8]) -> CanonicalDigest {
 /// are escaped (RFC 8785 section 3.2.2.2).
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     string::write(out, text);
-}
-
-fn read(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError> {
-    if text.len() > TEXT_OCTETS_MAX {
-        return Err(CanonicalError::TooLong { octets: text.len() });
-    }
-    std::str::from_utf8(text).map_err(|error| CanonicalError::NotUtf8 {
-        at: error.valid_up_to(),
-    })?;
-    outline::outline(text, mode)
-}
-
-/// Where canonical octets go: a buffer or a hash.
-pub(crate) trait Sink {
-    fn put(&mut self, octets: &[u8]);
-}
-
-impl Sink for Vec<u8> {
-    fn put(&mut self, octets: &[u8]) {
-        self.extend_from_slice(octets);
-    }
-}
-
-struct HashSink {
-    hasher: Sha256,
-    gathered: [u8; HASH_GATHER_OCTETS],
-    /// Octets of `gathered` that were not hashed yet.
-    used: usize,
-}
-
-impl Sink for HashSink {
-    fn put(&mut self, octets: &[u8]) {
-        if octets.len() > HASH_GATHER_OCTETS - self.used {
-            self.hasher.update(&self.gathered[..self.used]);
-            self.used = 0;
-            if octets.len() > HASH_GATHER_OCTETS / 4 {
-                return self.hasher.update(octets);
-            }
-        }
-        self.gathered[self.used..self.used + octets.len()].copy_from_slice(octets);
-        self.used += octets.len();
-    }
-}
-
-impl HashSink {
-    fn new() -> Self {
-        HashSink {
-            hasher: Sha256::new(),
-            gathered: [0; HASH_GATHER_OCTETS],
-            used: 0,
-        }
-    }
-
-    fn finish(mut self) -> [u8; 32] {
-        self.hasher.update(&self.gathered[..self.used]);
-        self.hasher.finalize().into()
-    }
 }
 
 fn write_outline<S: Sink>(sink: &mut S, text: &[u8], outline: &Outline) {

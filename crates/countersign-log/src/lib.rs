@@ -18,6 +18,7 @@ pub mod note;
 mod number;
 mod outline;
 pub mod python;
+mod sink;
 mod string;
 pub mod tree;
 pub mod verdict;

@@ -8,9 +8,9 @@
 //!
 //! It may not recurse, and it may not copy text, except keys that hold escapes.
 
-use crate::canonical::{CanonicalError, Mode};
 use crate::number::{self, INTEGER_DIGITS_MAX};
 use crate::string;
+use std::fmt;
 
 /// Levels below the root at which the reference still writes a container.
 pub(crate) const DEPTH_WRITTEN: usize = 200;
@@ -21,6 +21,74 @@ pub(crate) const DEPTH_READ_BY_REFERENCE: usize = 994;
 
 /// Offsets are 32 bits wide to keep the records small; a longer text is not outlined.
 pub(crate) const TEXT_OCTETS_MAX: usize = u32::MAX as usize;
+
+/// How strictly a text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Fails where the reference fails: text that is not JSON, an integer of more than 4300 digits,
+    /// more than 994 containers inside one another.
+    Reference,
+    /// Never fails. An integer of any length is read, and so is any depth; what is not JSON at all is
+    /// taken as a JSON string of the text, with U+FFFD for what is not UTF-8.
+    Recorder,
+}
+
+/// Why [`Mode::Reference`] does not give a canonical form. Offsets count octets from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CanonicalError {
+    /// The text is not JSON.
+    NotJson {
+        /// Where.
+        at: usize,
+        /// What would have been right there.
+        expected: &'static str,
+    },
+    /// The text is not UTF-8.
+    NotUtf8 {
+        /// Where.
+        at: usize,
+    },
+    /// CPython reads integers of at most 4300 digits.
+    IntegerTooLong {
+        /// Where the integer starts.
+        at: usize,
+        /// How many digits it has.
+        digits: usize,
+    },
+    /// CPython's recursion limit.
+    TooDeep {
+        /// Where the container starts that is one too many.
+        at: usize,
+    },
+    /// The text has 4 GiB or more.
+    TooLong {
+        /// Its length in octets.
+        octets: usize,
+    },
+}
+
+impl fmt::Display for CanonicalError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson { at, expected } => {
+                write!(to, "not JSON at octet {at}: expected {expected}")
+            }
+            Self::NotUtf8 { at } => write!(to, "not UTF-8 at octet {at}: JSON is sent as UTF-8"),
+            Self::IntegerTooLong { at, digits } => {
+                write!(
+                    to,
+                    "integer of {digits} digits at octet {at}: send more than 4300 digits as a string"
+                )
+            }
+            Self::TooDeep { at } => write!(to, "nested too deep at octet {at}: flatten the value"),
+            Self::TooLong { octets } => {
+                write!(to, "text of {octets} octets: the most is {TEXT_OCTETS_MAX}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CanonicalError {}
 
 /// A value of the text. It is sixteen octets, so that it travels in registers.
 #[derive(Clone, Copy)]
@@ -92,8 +160,14 @@ pub(crate) struct Outline {
     pub(crate) lossy: bool,
 }
 
-/// Reads `text`, which is UTF-8 of at most [`TEXT_OCTETS_MAX`] octets, as one JSON value.
+/// Reads `text` as one JSON value.
 pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError> {
+    if text.len() > TEXT_OCTETS_MAX {
+        return Err(CanonicalError::TooLong { octets: text.len() });
+    }
+    std::str::from_utf8(text).map_err(|error| CanonicalError::NotUtf8 {
+        at: error.valid_up_to(),
+    })?;
     let mut scanner = Scanner {
         text,
         mode,

@@ -3,7 +3,7 @@
 //! The one idea: text between escapes is never looked at twice and never copied here; it is handed
 //! on in runs. Strings reach the second half only after [`scan`] accepted them.
 
-use crate::canonical::Sink;
+use crate::sink::Sink;
 use std::cmp::Ordering;
 
 /// Octets after which a run is read by blocks.
