@@ -2,8 +2,8 @@
 //!
 //! RFC 8785 as witness-log 0.6.1 writes it on what CPython's `json.loads` read, with the reference's
 //! deviations. The one idea: two walks over the octets and no tree of values. The first makes an
-//! outline of what is not canonical yet, the second hands pieces of the text to a
-//! sink, so that a megabyte goes into a hash without a copy.
+//! outline of what is not canonical yet, the second hands pieces of the text to a sink, so that a
+//! megabyte goes into a hash without a copy.
 //!
 //! It may not recurse, and it may not fail for what a recorder has to record.
 //!
@@ -18,81 +18,11 @@
 //! octets. Neither is a message of a stdio server, and both are "not UTF-8" or "not JSON" here.
 
 use crate::number;
-use crate::outline::{self, Container, Form, Member, Outline, TEXT_OCTETS_MAX, Value};
+use crate::outline::{Container, Form, Member, Outline, Value, outline};
+use crate::sink::{HashSink, Sink};
 use crate::string;
-use sha2::{Digest as _, Sha256};
-use std::fmt;
 
-/// Pieces shorter than this are gathered before they are hashed: a hash call has a fixed price.
-const HASH_GATHER_OCTETS: usize = 4096;
-
-/// How strictly a text is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Fails where the reference fails: text that is not JSON, an integer of more than 4300 digits,
-    /// more than 994 containers inside one another.
-    Reference,
-    /// Never fails. An integer of any length is read, and so is any depth; what is not JSON at all is
-    /// taken as a JSON string of the text, with U+FFFD for what is not UTF-8.
-    Recorder,
-}
-
-/// Why [`Mode::Reference`] does not give a canonical form. Offsets count octets from 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CanonicalError {
-    /// The text is not JSON.
-    NotJson {
-        /// Where.
-        at: usize,
-        /// What would have been right there.
-        expected: &'static str,
-    },
-    /// The text is not UTF-8.
-    NotUtf8 {
-        /// Where.
-        at: usize,
-    },
-    /// CPython reads integers of at most 4300 digits.
-    IntegerTooLong {
-        /// Where the integer starts.
-        at: usize,
-        /// How many digits it has.
-        digits: usize,
-    },
-    /// CPython's recursion limit.
-    TooDeep {
-        /// Where the container starts that is one too many.
-        at: usize,
-    },
-    /// The text has 4 GiB or more.
-    TooLong {
-        /// Its length in octets.
-        octets: usize,
-    },
-}
-
-impl fmt::Display for CanonicalError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotJson { at, expected } => {
-                write!(to, "not JSON at octet {at}: expected {expected}")
-            }
-            Self::NotUtf8 { at } => write!(to, "not UTF-8 at octet {at}: JSON is sent as UTF-8"),
-            Self::IntegerTooLong { at, digits } => {
-                write!(
-                    to,
-                    "integer of {digits} digits at octet {at}: send more than 4300 digits as a string"
-                )
-            }
-            Self::TooDeep { at } => write!(to, "nested too deep at octet {at}: flatten the value"),
-            Self::TooLong { octets } => {
-                write!(to, "text of {octets} octets: the most is {TEXT_OCTETS_MAX}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CanonicalError {}
+pub use crate::outline::{CanonicalError, Mode};
 
 /// SHA-256 of a canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,34 +49,37 @@ pub struct CanonicalDigest {
 /// The canonical form of a JSON text. [`Mode::Recorder`] never gives an error.
 pub fn canonical(text: &[u8], mode: Mode) -> Result<Vec<u8>, CanonicalError> {
     let mut out = Vec::with_capacity(text.len());
-    match read(text, mode) {
-        Ok(outline) => write_outline(&mut out, text, &outline),
-        Err(_) if mode == Mode::Recorder => string::write(&mut out, &String::from_utf8_lossy(text)),
-        Err(error) => return Err(error),
+    match mode {
+        Mode::Reference => write_outline(&mut out, text, &outline(text, mode)?),
+        Mode::Recorder => {
+            record(&mut out, text);
+        }
     }
     Ok(out)
 }
 
 /// The SHA-256 of what [`canonical`] gives in [`Mode::Recorder`], without making it.
 pub fn canonical_sha256(text: &[u8]) -> CanonicalDigest {
-    let mut sink = HashSink {
-        hasher: Sha256::new(),
-        gathered: Vec::new(),
-    };
-    let lossy = match read(text, Mode::Recorder) {
-        Ok(outline) => {
-            write_outline(&mut sink, text, &outline);
-            outline.lossy
-        }
-        // The recorder takes what is not JSON as a string, so why it is not JSON does not matter.
-        Err(_) => {
-            string::write(&mut sink, &String::from_utf8_lossy(text));
-            true
-        }
-    };
+    let mut sink = HashSink::new();
+    let lossy = record(&mut sink, text);
     CanonicalDigest {
         sha256: sink.finish(),
         lossy,
+    }
+}
+
+/// Writes the recorder's canonical form and says whether it is lossy, as [`CanonicalDigest`] has it.
+pub(crate) fn record<S: Sink>(sink: &mut S, text: &[u8]) -> bool {
+    match outline(text, Mode::Recorder) {
+        Ok(outline) => {
+            write_outline(sink, text, &outline);
+            outline.lossy
+        }
+        // What is not JSON is taken as a string, so why it is not JSON does not matter.
+        Err(_) => {
+            string::write(sink, &String::from_utf8_lossy(text));
+            true
+        }
     }
 }
 
@@ -154,53 +87,6 @@ pub fn canonical_sha256(text: &[u8]) -> CanonicalDigest {
 /// are escaped (RFC 8785 section 3.2.2.2).
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     string::write(out, text);
-}
-
-fn read(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError> {
-    if text.len() > TEXT_OCTETS_MAX {
-        return Err(CanonicalError::TooLong { octets: text.len() });
-    }
-    std::str::from_utf8(text).map_err(|error| CanonicalError::NotUtf8 {
-        at: error.valid_up_to(),
-    })?;
-    outline::outline(text, mode)
-}
-
-/// Where canonical octets go: a buffer or a hash.
-pub(crate) trait Sink {
-    fn put(&mut self, octets: &[u8]);
-}
-
-impl Sink for Vec<u8> {
-    fn put(&mut self, octets: &[u8]) {
-        self.extend_from_slice(octets);
-    }
-}
-
-struct HashSink {
-    hasher: Sha256,
-    /// Short pieces that were not hashed yet: at most [`HASH_GATHER_OCTETS`].
-    gathered: Vec<u8>,
-}
-
-impl Sink for HashSink {
-    fn put(&mut self, octets: &[u8]) {
-        if self.gathered.len() + octets.len() > HASH_GATHER_OCTETS {
-            self.hasher.update(&self.gathered);
-            self.gathered.clear();
-            if octets.len() >= HASH_GATHER_OCTETS / 4 {
-                return self.hasher.update(octets);
-            }
-        }
-        self.gathered.extend_from_slice(octets);
-    }
-}
-
-impl HashSink {
-    fn finish(mut self) -> [u8; 32] {
-        self.hasher.update(&self.gathered);
-        self.hasher.finalize().into()
-    }
 }
 
 fn write_outline<S: Sink>(sink: &mut S, text: &[u8], outline: &Outline) {
@@ -251,30 +137,35 @@ impl<S: Sink> Writer<'_, S> {
     /// Writes a value, or as much of it as comes before what is nested in it.
     fn value(&mut self, value: Value) {
         let text = &self.text[value.start as usize..value.end as usize];
-        match value.container {
+        match value.container() {
             _ if value.verbatim => self.sink.put(text),
             None => self.scalar(text),
-            Some(index) => match self.outline.containers[index as usize].form {
-                Form::Verbatim => self.sink.put(text),
-                Form::TooDeep => self.sink.put(b"\"<too deep>\""),
-                Form::Members { first, end } => {
-                    self.sink.put(b"{");
-                    self.open.push(Open::Members {
-                        first,
-                        next: first,
-                        end,
-                    });
-                }
-                Form::Elements => {
-                    self.sink.put(b"[");
-                    let at = value.start as usize + 1;
-                    self.open.push(Open::Elements {
-                        first: true,
-                        at,
-                        container: index + 1,
-                    });
-                }
-            },
+            Some(index) => self.container(index, value.start as usize),
+        }
+    }
+
+    /// Writes the array or object that starts at `start`, or its opening bracket.
+    fn container(&mut self, index: u32, start: usize) {
+        let Container { form, end, .. } = self.outline.containers[index as usize];
+        match form {
+            Form::Verbatim => self.sink.put(&self.text[start..end as usize]),
+            Form::TooDeep => self.sink.put(b"\"<too deep>\""),
+            Form::Members { first, end } => {
+                self.sink.put(b"{");
+                self.open.push(Open::Members {
+                    first,
+                    next: first,
+                    end,
+                });
+            }
+            Form::Elements => {
+                self.sink.put(b"[");
+                self.open.push(Open::Elements {
+                    first: true,
+                    at: start + 1,
+                    container: index + 1,
+                });
+            }
         }
     }
 
@@ -292,7 +183,7 @@ impl<S: Sink> Writer<'_, S> {
             }
             self.key(member);
             self.sink.put(b":");
-            if member.value.container.is_some() {
+            if member.value.container().is_some() {
                 self.open.push(Open::Members { first, next, end });
                 return self.value(member.value);
             }
@@ -306,7 +197,7 @@ impl<S: Sink> Writer<'_, S> {
         if member.key_verbatim {
             self.sink.put(key);
         } else {
-            string::write_respelled(self.sink, &key[1..key.len() - 1]);
+            self.scalar(key);
         }
     }
 
@@ -330,15 +221,14 @@ impl<S: Sink> Writer<'_, S> {
                     at: end as usize,
                     container: next,
                 });
-                return self.value(Value {
-                    start: at as u32,
-                    end,
-                    container: Some(container),
-                    verbatim: false,
-                });
+                return self.container(container, at);
             }
             let end = scalar_end(self.text, at);
-            self.scalar(&self.text[at..end]);
+            if self.outline.respelled.binary_search(&(at as u32)).is_ok() {
+                self.scalar(&self.text[at..end]);
+            } else {
+                self.sink.put(&self.text[at..end]);
+            }
             at = end;
         }
     }
@@ -350,14 +240,10 @@ impl<S: Sink> Writer<'_, S> {
         at
     }
 
+    /// Writes a scalar, or a key, that is not verbatim.
     fn scalar(&mut self, text: &[u8]) {
         match text[0] {
-            b'"' => match string::scan(text, 0) {
-                Ok(token) if !token.verbatim => {
-                    string::write_respelled(self.sink, &text[1..text.len() - 1])
-                }
-                _ => self.sink.put(text),
-            },
+            b'"' => string::write_respelled(self.sink, &text[1..text.len() - 1]),
             b'N' => self.sink.put(b"\"nan\""),
             b'I' => self.sink.put(b"\"inf\""),
             b'-' | b'0'..=b'9' => self.number(text),

@@ -20,6 +20,7 @@ mod number;
 mod outline;
 pub mod python;
 pub mod report;
+mod sink;
 mod string;
 pub mod tree;
 pub mod verdict;

@@ -8,9 +8,9 @@
 //!
 //! It may not recurse, and it may not copy text, except keys that hold escapes.
 
-use crate::canonical::{CanonicalError, Mode};
 use crate::number::{self, INTEGER_DIGITS_MAX};
 use crate::string;
+use std::fmt;
 
 /// Levels below the root at which the reference still writes a container.
 pub(crate) const DEPTH_WRITTEN: usize = 200;
@@ -22,15 +22,93 @@ pub(crate) const DEPTH_READ_BY_REFERENCE: usize = 994;
 /// Offsets are 32 bits wide to keep the records small; a longer text is not outlined.
 pub(crate) const TEXT_OCTETS_MAX: usize = u32::MAX as usize;
 
-/// A value of the text.
+/// How strictly a text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Fails where the reference fails: text that is not JSON, an integer of more than 4300 digits,
+    /// more than 994 containers inside one another.
+    Reference,
+    /// Never fails. An integer of any length is read, and so is any depth; what is not JSON at all is
+    /// taken as a JSON string of the text, with U+FFFD for what is not UTF-8.
+    Recorder,
+}
+
+/// Why [`Mode::Reference`] does not give a canonical form. Offsets count octets from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CanonicalError {
+    /// The text is not JSON.
+    NotJson {
+        /// Where.
+        at: usize,
+        /// What would have been right there.
+        expected: &'static str,
+    },
+    /// The text is not UTF-8.
+    NotUtf8 {
+        /// Where.
+        at: usize,
+    },
+    /// CPython reads integers of at most 4300 digits.
+    IntegerTooLong {
+        /// Where the integer starts.
+        at: usize,
+        /// How many digits it has.
+        digits: usize,
+    },
+    /// CPython's recursion limit.
+    TooDeep {
+        /// Where the container starts that is one too many.
+        at: usize,
+    },
+    /// The text has 4 GiB or more.
+    TooLong {
+        /// Its length in octets.
+        octets: usize,
+    },
+}
+
+impl fmt::Display for CanonicalError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson { at, expected } => {
+                write!(to, "not JSON at octet {at}: expected {expected}")
+            }
+            Self::NotUtf8 { at } => write!(to, "not UTF-8 at octet {at}: JSON is sent as UTF-8"),
+            Self::IntegerTooLong { at, digits } => {
+                write!(
+                    to,
+                    "integer of {digits} digits at octet {at}: send more than 4300 digits as a string"
+                )
+            }
+            Self::TooDeep { at } => write!(to, "nested too deep at octet {at}: flatten the value"),
+            Self::TooLong { octets } => {
+                write!(to, "text of {octets} octets: the most is {TEXT_OCTETS_MAX}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CanonicalError {}
+
+/// A value of the text. It is sixteen octets, so that it travels in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Value {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Its record, if it is an array or an object.
-    pub(crate) container: Option<u32>,
+    /// The record of an array or object, else [`SCALAR`].
+    container: u32,
     /// `start..end` is its own canonical form.
     pub(crate) verbatim: bool,
+}
+
+/// Stands for a container's record where there is none: a text of this many containers is too long.
+const SCALAR: u32 = u32::MAX;
+
+impl Value {
+    /// The index of its record in `Outline::containers`, if it is an array or an object.
+    pub(crate) fn container(self) -> Option<u32> {
+        (self.container != SCALAR).then_some(self.container)
+    }
 }
 
 /// A member of an object that is not verbatim.
@@ -76,12 +154,20 @@ pub(crate) struct Outline {
     pub(crate) root: Value,
     pub(crate) containers: Vec<Container>,
     pub(crate) members: Vec<Member>,
+    /// Where the elements of arrays start that are scalars and not verbatim; in order.
+    pub(crate) respelled: Vec<u32>,
     /// Some other JSON value has the same canonical form: see [`crate::canonical::CanonicalDigest::lossy`].
     pub(crate) lossy: bool,
 }
 
-/// Reads `text`, which is UTF-8 of at most [`TEXT_OCTETS_MAX`] octets, as one JSON value.
+/// Reads `text` as one JSON value.
 pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError> {
+    if text.len() > TEXT_OCTETS_MAX {
+        return Err(CanonicalError::TooLong { octets: text.len() });
+    }
+    std::str::from_utf8(text).map_err(|error| CanonicalError::NotUtf8 {
+        at: error.valid_up_to(),
+    })?;
     let mut scanner = Scanner {
         text,
         mode,
@@ -95,6 +181,7 @@ pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError
         decoded: Vec::new(),
         containers: Vec::new(),
         members: Vec::new(),
+        respelled: Vec::new(),
         lossy: false,
     };
     scanner.space();
@@ -106,6 +193,7 @@ pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError
     let Scanner {
         containers,
         members,
+        respelled,
         lossy,
         ..
     } = scanner;
@@ -113,6 +201,7 @@ pub(crate) fn outline(text: &[u8], mode: Mode) -> Result<Outline, CanonicalError
         root,
         containers,
         members,
+        respelled,
         lossy,
     })
 }
@@ -145,6 +234,7 @@ struct Scanner<'a> {
     decoded: Vec<u8>,
     containers: Vec<Container>,
     members: Vec<Member>,
+    respelled: Vec<u32>,
     lossy: bool,
 }
 
@@ -159,22 +249,30 @@ impl Scanner<'_> {
                 Some(b'{' | b'[') => {
                     let mut frame = self.open();
                     if self.closes(&frame) {
-                        self.close(frame)
+                        self.close(&frame)
                     } else {
                         self.key_in(&mut frame)?;
                         self.outer.extend(innermost.replace(frame));
                         continue;
                     }
                 }
-                _ => self.scalar()?,
+                _ => {
+                    let start = self.at as u32;
+                    let verbatim = self.scalar()?;
+                    Value {
+                        start,
+                        end: self.at as u32,
+                        container: SCALAR,
+                        verbatim,
+                    }
+                }
             };
             loop {
-                let Some(mut frame) = innermost.take() else {
+                let Some(frame) = &mut innermost else {
                     return Ok(value);
                 };
-                self.attach(&mut frame, value);
-                if self.continues(&mut frame)? {
-                    innermost = Some(frame);
+                self.attach(frame, value);
+                if self.continues(frame)? {
                     break;
                 }
                 value = self.close(frame);
@@ -248,7 +346,7 @@ impl Scanner<'_> {
             value: Value {
                 start: 0,
                 end: 0,
-                container: None,
+                container: SCALAR,
                 verbatim: false,
             },
             decoded,
@@ -285,6 +383,9 @@ impl Scanner<'_> {
     fn attach(&mut self, frame: &mut Frame, value: Value) {
         if !frame.object {
             frame.verbatim &= value.verbatim;
+            if value.container == SCALAR && !value.verbatim {
+                self.respelled.push(value.start);
+            }
             return;
         }
         let member = self
@@ -297,14 +398,14 @@ impl Scanner<'_> {
     }
 
     /// Ends a container behind its closing bracket: forgets what is canonical, sorts what is not.
-    fn close(&mut self, frame: Frame) -> Value {
+    fn close(&mut self, frame: &Frame) -> Value {
         let verbatim = frame.verbatim && frame.in_order;
         let form = if verbatim {
             self.open_members.truncate(frame.members_from);
             self.containers.truncate(frame.container as usize + 1);
             Form::Verbatim
         } else if frame.object {
-            self.keep_members(&frame)
+            self.keep_members(frame)
         } else {
             Form::Elements
         };
@@ -314,7 +415,7 @@ impl Scanner<'_> {
         Value {
             start: frame.start,
             end,
-            container: Some(frame.container),
+            container: frame.container,
             verbatim,
         }
     }
@@ -365,7 +466,7 @@ impl Scanner<'_> {
         Ok(Value {
             start,
             end: self.at as u32,
-            container: Some(container),
+            container,
             verbatim: false,
         })
     }
@@ -425,23 +526,17 @@ impl Scanner<'_> {
         closes
     }
 
-    fn scalar(&mut self) -> Result<Value, CanonicalError> {
-        let start = self.at;
-        let verbatim = match self.octet() {
+    /// Steps over a scalar; `true` if it is its own canonical form.
+    fn scalar(&mut self) -> Result<bool, CanonicalError> {
+        match self.octet() {
             Some(b'"') => {
                 let token = self.string()?;
                 self.at = token.end;
-                token.verbatim
+                Ok(token.verbatim)
             }
-            Some(b'-' | b'0'..=b'9') if !self.rest().starts_with(b"-I") => self.number()?,
-            _ => self.word()?,
-        };
-        Ok(Value {
-            start: start as u32,
-            end: self.at as u32,
-            container: None,
-            verbatim,
-        })
+            Some(b'-' | b'0'..=b'9') if !self.rest().starts_with(b"-I") => self.number(),
+            _ => self.word(),
+        }
     }
 
     fn number(&mut self) -> Result<bool, CanonicalError> {

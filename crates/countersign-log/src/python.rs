@@ -3,7 +3,7 @@
 //! The one idea: where a payload holds a number or a name as Python prints it, the text is made here
 //! and nowhere else. It may not be used for canonical numbers, which are ECMAScript's.
 
-use crate::canonical::{Mode, canonical, canonical_sha256, write_string};
+use crate::canonical::{record, write_string};
 use crate::number::{self, Decimal};
 
 /// Significant digits of `%g`.
@@ -85,17 +85,14 @@ pub fn python_str(raw_json: Option<&[u8]>) -> StrForm {
     if let Some(shape) = number::scan(text, 0).filter(|shape| shape.end == text.len()) {
         return quoted(&number_str(text, shape));
     }
-    let json = canonical(text, Mode::Recorder).expect("the recorder's canonical form never fails");
-    match json.first() {
-        Some(b'"') => {
-            let exact =
-                raw_json.is_some() && text.starts_with(b"\"") && !canonical_sha256(text).lossy;
-            StrForm {
-                json,
-                lossy: !exact,
-            }
-        }
-        _ => quoted(&String::from_utf8_lossy(&json)),
+    let mut json = Vec::with_capacity(text.len());
+    let lossy = record(&mut json, text);
+    if json.first() != Some(&b'"') {
+        return quoted(&String::from_utf8_lossy(&json));
+    }
+    StrForm {
+        json,
+        lossy: lossy || raw_json.is_none(),
     }
 }
 

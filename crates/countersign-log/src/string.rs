@@ -3,7 +3,7 @@
 //! The one idea: text between escapes is never looked at twice and never copied here; it is handed
 //! on in runs. Strings reach the second half only after [`scan`] accepted them.
 
-use crate::canonical::Sink;
+use crate::sink::Sink;
 use std::cmp::Ordering;
 
 /// Octets after which a run is read by blocks.
@@ -73,10 +73,28 @@ fn escape(text: &[u8], at: usize) -> Option<(usize, bool)> {
     }
 }
 
+/// The value of each hexadecimal digit, and `NO_DIGIT` for every other octet.
+const HEX_VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+
+const NO_DIGIT: u8 = 0xFF;
+
 fn hex4(text: &[u8], at: usize) -> Option<u32> {
-    let digits = text.get(at..at + 4)?;
-    digits.iter().try_fold(0, |unit, digit| {
-        Some(unit << 4 | char::from(*digit).to_digit(16)?)
+    let digits: &[u8; 4] = text.get(at..)?.first_chunk()?;
+    let values = digits.map(|digit| HEX_VALUES[digit as usize]);
+    let valid = values.iter().all(|value| *value != NO_DIGIT);
+    valid.then(|| {
+        values
+            .iter()
+            .fold(0, |unit, value| unit << 4 | u32::from(*value))
     })
 }
 
@@ -189,13 +207,9 @@ fn is_low(unit: u32) -> bool {
     (0xDC00..0xE000).contains(&unit)
 }
 
-fn is_surrogate(code: u32) -> bool {
-    (0xD800..0xE000).contains(&code)
-}
-
 /// Writes the canonical form of a string whose text between the quotes is `inside`.
 pub(crate) fn write_respelled<S: Sink>(sink: &mut S, inside: &[u8]) {
-    let lone = pieces(inside).any(|piece| matches!(piece, Piece::Code(code) if is_surrogate(code)));
+    let lone = holds_lone_surrogate(inside);
     sink.put(b"\"");
     for piece in pieces(inside) {
         match piece {
@@ -206,6 +220,11 @@ pub(crate) fn write_respelled<S: Sink>(sink: &mut S, inside: &[u8]) {
         }
     }
     sink.put(b"\"");
+}
+
+fn holds_lone_surrogate(inside: &[u8]) -> bool {
+    let is_lone = |piece| matches!(piece, Piece::Code(0xD800..0xE000));
+    memchr::memmem::find(inside, b"\\u").is_some() && pieces(inside).any(is_lone)
 }
 
 /// Writes the canonical form of a string whose decoded text is `text`.
