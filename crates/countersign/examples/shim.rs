@@ -120,7 +120,7 @@ fn show_seed() -> io::Result<()> {
         String::from_utf8_lossy(&environment).replace('\0', " ")
     )?;
     let mut child = Command::new("sh");
-    child.args(["-c", "for fd in /proc/$$/fd/*; do echo \"descriptor ${fd##*/}\"; done; tr '\\0' ' ' < /proc/$$/environ"]);
+    child.args(["-c", "for fd in /proc/$$/fd/*; do [ -e $fd ] && echo \"descriptor ${fd##*/}\"; done; tr '\\0' ' ' < /proc/$$/environ"]);
     for name in seed::environment_names_to_remove() {
         child.env_remove(name);
     }
