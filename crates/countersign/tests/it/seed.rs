@@ -1,6 +1,7 @@
 //! The identity seed: where it arrives, and that nobody else finds it.
 
-use std::process::{Command, Output};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
 
 use crate::program::shim;
 
@@ -26,6 +27,7 @@ fn without_the_variable_there_is_no_seed() {
     assert!(text.starts_with("no seed\n"), "{text}");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn the_seed_arrives_and_is_in_no_environment_and_no_descriptor() {
     let output = show(&[(NAME, "MY_SEED"), ("MY_SEED", SEED), ("OTHER", "kept")]);
@@ -56,8 +58,27 @@ fn the_seed_arrives_and_is_in_no_environment_and_no_descriptor() {
         ["descriptor 0", "descriptor 1", "descriptor 2"],
         "{text}"
     );
-    #[cfg(target_os = "linux")]
     assert!(text.ends_with("dumps NotDumpable\n"), "{text}");
+}
+
+/// The ban on dumps makes our entries in `/proc` root's, and we open pipes through them.
+#[cfg(target_os = "linux")]
+#[test]
+fn pipes_are_still_opened_anew_after_the_seed_was_taken() {
+    let mut child = Command::new(shim())
+        .arg("echo")
+        .envs([(NAME, "MY_SEED"), ("MY_SEED", SEED)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the example program starts");
+    let errors = child.stderr.as_mut().expect("it is piped");
+    let mut kinds = [0; 10];
+    errors.read_exact(&mut kinds).expect("it says its kinds");
+    assert_eq!(&kinds, b"pipe pipe\n");
+    let done = child.wait_with_output().expect("it can be waited for");
+    assert!(done.status.success());
 }
 
 #[test]
