@@ -99,7 +99,7 @@ fn output_kind(output: &Output) -> &'static str {
     }
 }
 
-/// Starts a program through ourselves, prints its process id, and waits for it.
+/// Starts a program through ourselves, prints its process id, and waits for it and its stderr.
 async fn hold(command: Vec<OsString>) -> io::Result<()> {
     let mut command = command.into_iter();
     let mut child = Child::spawn(&Spec {
@@ -111,7 +111,11 @@ async fn hold(command: Vec<OsString>) -> io::Result<()> {
     .map_err(io::Error::other)?;
     writeln!(io::stdout(), "{}", child.id())?;
     let exit = child.wait().await;
-    writeln!(io::stdout(), "{exit}")
+    writeln!(io::stdout(), "{exit}")?;
+    child.shut_down(Duration::ZERO, Duration::ZERO).await;
+    // As long as a person may take to look at what was written.
+    stderr::settle(Duration::from_secs(10));
+    Ok(())
 }
 
 /// Shows the seed, our environment as others see it, and what a child inherits.

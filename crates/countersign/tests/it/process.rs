@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use countersign::process::{Child, Exit, Signal, Spec, StartError, resolve};
+use countersign::stderr::WAITING_BYTES_MAX;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
 use crate::program::{eventually, is_alive, shim};
@@ -250,9 +251,9 @@ async fn a_stderr_that_floods_stops_neither_the_child_nor_its_stdout() {
 }
 
 #[test]
-fn a_stderr_that_nobody_reads_does_not_stall_a_child() {
-    // The pipe to `hold` is full after 64 KiB and is read only when the child has ended.
-    let script = "dd if=/dev/zero bs=65536 count=64 2>/dev/null | tr '\\0' 'x' >&2";
+fn what_does_not_fit_on_a_stderr_that_nobody_reads_is_dropped_and_counted() {
+    let written = 64 * 65_536;
+    let script = "dd if=/dev/zero bs=65536 count=64 2>/dev/null | tr '\\0' '.' >&2";
     let mut holder = Command::new(shim())
         .args(["hold", "sh", "-c", script])
         .stdout(Stdio::piped())
@@ -260,13 +261,31 @@ fn a_stderr_that_nobody_reads_does_not_stall_a_child() {
         .spawn()
         .expect("the example program starts");
     let stdout = holder.stdout.take().expect("it is piped");
-    let lines: Vec<String> = BufReader::new(stdout)
-        .lines()
-        .map_while(Result::ok)
-        .collect();
-    assert_eq!(lines.last().map(String::as_str), Some("exited with code 0"));
-    holder.kill().expect("it can be killed");
-    holder.wait().expect("it can be waited for");
+    let mut stdout = BufReader::new(stdout);
+    let mut told = String::new();
+    stdout
+        .read_line(&mut told)
+        .expect("it tells the process id");
+    told.clear();
+    // The child ends although its four megabytes have nowhere to go.
+    stdout.read_line(&mut told).expect("it tells the end");
+    assert_eq!(told, "exited with code 0\n");
+    // Read only now.
+    let rest = holder.wait_with_output().expect("it can be waited for");
+    let text = String::from_utf8(rest.stderr).expect("it is ASCII");
+    let dots = text.bytes().filter(|byte| *byte == b'.').count();
+    let (_, note) = text.split_once("countersign: ").expect("the loss is told");
+    let (dropped, note) = note.split_once(' ').expect("it is a sentence");
+    assert!(
+        note.starts_with("bytes for stderr were dropped here"),
+        "{note}"
+    );
+    let dropped: usize = dropped.parse().expect("it is a number");
+    assert_eq!(dots + dropped, written);
+    assert!(
+        dots > WAITING_BYTES_MAX / 2 && dots < 3 * WAITING_BYTES_MAX,
+        "{dots}"
+    );
 }
 
 #[tokio::test]
