@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use countersign::lines::{EXCERPT, Line, Lines};
+use countersign::lines::{EXCERPT, LINES_AT_ONCE_MAX, Line, Lines};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use crate::program::shim;
@@ -170,6 +170,27 @@ async fn everything_buffered_is_handed_out_at_once() {
     let mut found = Vec::new();
     assert!(lines.read(&mut found).await.expect("duplex does not fail"));
     assert_eq!(found.len(), 2);
+}
+
+#[tokio::test]
+async fn a_flood_of_lines_is_handed_out_in_bounded_lists_without_more_input() {
+    let (mut writer, reader) = tokio::io::duplex(MEGABYTE);
+    let text: String = (0..5_000).map(|number| format!("{number}\n")).collect();
+    writer
+        .write_all(text.as_bytes())
+        .await
+        .expect("it has room");
+    let mut lines = Lines::new(reader, 100);
+    let mut all = Vec::new();
+    let mut found = Vec::new();
+    while all.len() < 5_000 {
+        let read = tokio::time::timeout(Duration::from_secs(5), lines.read(&mut found)).await;
+        assert!(read.expect("they are here").expect("duplex does not fail"));
+        assert!(found.len() <= LINES_AT_ONCE_MAX);
+        all.append(&mut found);
+    }
+    let expected = (0..5_000).map(|number| Line::Whole(Bytes::from(number.to_string())));
+    assert!(all.into_iter().eq(expected));
 }
 
 #[tokio::test]
