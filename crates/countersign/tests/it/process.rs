@@ -400,3 +400,22 @@ fn a_child_dies_with_a_parent_that_is_killed() {
     parent.wait().expect("it can be waited for");
     eventually("the child is gone", || !is_alive(child));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_end_is_noticed_even_where_the_host_has_blocked_the_signal_for_it() {
+    let start = Instant::now();
+    let told = Command::new("env")
+        .arg("--block-signal=CHLD")
+        .arg(shim())
+        .args(["hold", "sh", "-c", "sleep 0.1; exit 3"])
+        .output()
+        .expect("there is an env");
+    let text = String::from_utf8(told.stdout).expect("it is ASCII");
+    assert!(
+        text.ends_with("exited with code 3\n"),
+        "{text} {:?}",
+        told.stderr
+    );
+    assert!(start.elapsed() < LONG);
+}
