@@ -12,27 +12,41 @@ use countersign::descriptor::{Input, Output};
 use countersign::lines::{Line, Lines};
 use countersign::outbox::{self, Outbox};
 use countersign::process::{self, Child, Spec};
-use countersign::{seed, stderr};
+use countersign::seed::{self, Seed};
+use countersign::stderr;
 
 const LINE_MAX: usize = 64 * 1024 * 1024;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let verb = arguments.next().unwrap_or_default();
-    let done = match verb.to_str() {
-        Some(process::SHIM_ARGUMENT) => return process::shim_main(arguments),
-        Some("echo") => on_runtime(echo()),
-        Some("hold") => on_runtime(hold(arguments.collect())),
-        Some("seed") => show_seed(),
-        _ => Err(io::Error::other("usage: shim echo|hold PROGRAM…|seed")),
-    };
-    match done {
+    if verb == process::SHIM_ARGUMENT {
+        return process::shim_main(arguments);
+    }
+    match run(verb.to_str(), arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             stderr::write(format!("shim: {error}\n").as_bytes());
             stderr::settle(Duration::from_secs(1));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(verb: Option<&str>, mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
+    let seed = seed::take().map_err(io::Error::other)?;
+    match verb {
+        Some("echo") => {
+            let limit = arguments
+                .next()
+                .and_then(|text| text.to_str()?.parse().ok());
+            on_runtime(echo(limit.unwrap_or(LINE_MAX)))
+        }
+        Some("hold") => on_runtime(hold(arguments.collect())),
+        Some("seed") => show_seed(seed),
+        _ => Err(io::Error::other(
+            "usage: shim echo [LIMIT]|hold PROGRAM…|seed",
+        )),
     }
 }
 
@@ -43,16 +57,16 @@ fn on_runtime(work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
         .block_on(work)
 }
 
-/// Writes to stdout the lines that come from stdin, after a line on stderr that says what the two
+/// Writes to stdout the lines that come from stdin (of one above the limit: its length), after a line on stderr that says what the two
 /// descriptors are.
-async fn echo() -> io::Result<()> {
+async fn echo(limit: usize) -> io::Result<()> {
     let input = Input::stdin()?;
     let output = Output::stdout()?;
     let kinds = format!("{} {}\n", input_kind(&input), output_kind(&output));
     stderr::write(kinds.as_bytes());
     let (outbox, queue) = Outbox::new(outbox::QUEUED_BYTES_MAX);
     let writer = tokio::spawn(outbox::write_all_to(queue, output));
-    let mut lines = Lines::new(input, LINE_MAX);
+    let mut lines = Lines::new(input, limit);
     let mut batch = Vec::new();
     while lines.read(&mut batch).await? {
         for line in batch.drain(..) {
@@ -85,7 +99,7 @@ fn output_kind(output: &Output) -> &'static str {
     }
 }
 
-/// Starts a program through ourselves, prints its process id, and waits for it.
+/// Starts a program through ourselves, prints its process id, and waits for it and its stderr.
 async fn hold(command: Vec<OsString>) -> io::Result<()> {
     let mut command = command.into_iter();
     let mut child = Child::spawn(&Spec {
@@ -97,14 +111,17 @@ async fn hold(command: Vec<OsString>) -> io::Result<()> {
     .map_err(io::Error::other)?;
     writeln!(io::stdout(), "{}", child.id())?;
     let exit = child.wait().await;
-    writeln!(io::stdout(), "{exit}")
+    writeln!(io::stdout(), "{exit}")?;
+    child.shut_down(Duration::ZERO, Duration::ZERO).await;
+    // As long as a person may take to look at what was written.
+    stderr::settle(Duration::from_secs(10));
+    Ok(())
 }
 
-/// Takes the seed, then shows it, our environment as others see it, and what a child inherits.
-fn show_seed() -> io::Result<()> {
-    let taken = seed::take().map_err(io::Error::other)?;
+/// Shows the seed, our environment as others see it, and what a child inherits.
+fn show_seed(seed: Option<Seed>) -> io::Result<()> {
     let mut out = io::stdout();
-    match taken {
+    match seed {
         Some(seed) => writeln!(out, "seed {:?}", seed.bytes())?,
         None => writeln!(out, "no seed")?,
     }
@@ -113,14 +130,15 @@ fn show_seed() -> io::Result<()> {
         "arguments {:?}",
         std::env::args_os().collect::<Vec<_>>()
     )?;
-    let environment = std::fs::read("/proc/self/environ")?;
+    // Where there is no such file, nothing of it is shown.
+    let environment = std::fs::read("/proc/self/environ").unwrap_or_default();
     writeln!(
         out,
         "environ {}",
         String::from_utf8_lossy(&environment).replace('\0', " ")
     )?;
     let mut child = Command::new("sh");
-    child.args(["-c", "for fd in /proc/$$/fd/*; do echo \"descriptor ${fd##*/}\"; done; tr '\\0' ' ' < /proc/$$/environ"]);
+    child.args(["-c", "for fd in /proc/$$/fd/*; do [ -e $fd ] && echo \"descriptor ${fd##*/}\"; done; tr '\\0' ' ' < /proc/$$/environ"]);
     for name in seed::environment_names_to_remove() {
         child.env_remove(name);
     }

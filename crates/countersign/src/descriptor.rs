@@ -49,15 +49,15 @@ pub enum Input {
     Thread(ReadThread),
 }
 
-/// Our standard output.
+/// Our standard output. Dropping it does not close descriptor 1: its reader sees the end when the
+/// process ends.
 #[derive(Debug)]
 pub enum Output {
     /// A pipe, opened anew and registered with the reactor.
     Pipe(pipe::Sender),
     /// A stream socket, registered with the reactor.
     Socket(UnixStream),
-    /// Anything else, written by a thread of its own. Written means flushed: see [`Output`]'s
-    /// `poll_flush`.
+    /// Anything else, written by a thread of its own. What was written is there after a flush.
     Thread(WriteThread),
 }
 

@@ -20,6 +20,10 @@ const BLOCK: usize = 2 * READ;
 /// A buffer above this size, in bytes, was grown for one long line and is given up after it.
 const BLOCK_KEPT_MAX: usize = 8 * BLOCK;
 
+/// Lines handed out at once, so that a flood of empty lines cannot make a list out of proportion to
+/// its bytes. As many as a client may have calls in flight.
+pub const LINES_AT_ONCE_MAX: usize = 1024;
+
 /// How much of the beginning and of the end of an overlong line is kept, in bytes: enough to find
 /// an identifier in it and to show a person what it was.
 pub const EXCERPT: usize = 4 * 1024;
@@ -70,7 +74,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Waits for at least one line, then appends every line that is already here to `into`.
+    /// Waits for at least one line, then appends every line that is already here to `into`, at most
+    /// [`LINES_AT_ONCE_MAX`] of them.
     ///
     /// Returns `false`, with nothing appended, once the input has ended. Dropping the future loses
     /// nothing: the next call goes on where it stopped. After an error the lines read before it
@@ -80,7 +85,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Whatever the reader reports.
     pub async fn read(&mut self, into: &mut Vec<Line>) -> io::Result<bool> {
         let before = into.len();
-        while into.len() == before {
+        loop {
+            self.cut(into);
+            if into.len() > before {
+                return Ok(true);
+            }
             if self.ended {
                 return Ok(false);
             }
@@ -88,16 +97,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if self.reader.read_buf(&mut self.buffer).await? == 0 {
                 self.ended = true;
                 self.cut_last(into);
-            } else {
-                self.cut(into);
             }
         }
-        Ok(true)
-    }
-
-    /// Gives the reader back. Bytes that were read and not yet handed out are lost.
-    pub fn into_reader(self) -> R {
-        self.reader
     }
 
     /// Makes room for the next read. The buffer doubles under a long line, so that reading it is
@@ -118,20 +119,27 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.allocated = self.buffer.capacity();
     }
 
-    /// Hands out all lines whose end is in the buffer.
+    /// Hands out lines whose end is in the buffer.
     fn cut(&mut self, into: &mut Vec<Line>) {
-        while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+        for _ in 0..LINES_AT_ONCE_MAX {
+            let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
+                self.keep_or_skip();
+                return;
+            };
             let end = self.searched + at;
             self.searched = 0;
             let line = self.take(end);
             self.buffer.advance(1);
             into.push(line);
         }
+    }
+
+    /// Deals with the beginning of a line whose end is not here yet.
+    fn keep_or_skip(&mut self) {
         self.searched = self.buffer.len();
         if self.skipped.is_some() || self.buffer.len() > self.limit {
-            self.skipped
-                .get_or_insert_with(Excerpt::default)
-                .take(&self.buffer);
+            let excerpt = self.skipped.get_or_insert_default();
+            excerpt.take(&self.buffer);
             self.buffer.clear();
             self.searched = 0;
         }
@@ -148,6 +156,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             other => other,
         });
         self.buffer = BytesMut::new();
+        self.searched = 0;
     }
 
     /// Takes the first `end` bytes of the buffer as a line.

@@ -32,6 +32,9 @@ const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Lines taken from the queue at once, for the same reason when lines are short.
 const BATCH_LINES_MAX: usize = 1024;
 
+/// What a queued line counts for beside its bytes, so that a queue of empty lines is bounded too.
+const SLOT_BYTES: usize = size_of::<Slot>();
+
 /// Slots that an empty queue keeps memory for, after a burst has made it long.
 const SLOTS_KEPT_MAX: usize = 1024;
 
@@ -52,8 +55,8 @@ pub struct OutboxReader {
 #[must_use = "a place that is dropped is given up, and a place that is held stops what is behind it"]
 pub struct Place {
     shared: Arc<Shared>,
-    number: u64,
-    settled: bool,
+    /// `None` when there is no such place: it is settled, or the queue was at its end when asked.
+    number: Option<u64>,
 }
 
 /// Closes the queue when the last clone of an [`Outbox`] goes.
@@ -132,26 +135,24 @@ impl Outbox {
     pub fn place(&self) -> Place {
         let shared = self.shared();
         let mut state = shared.lock();
-        // A closed or broken queue gives out a place that does not exist: filling it is counted as
-        // a lost line.
-        let number = state.front + state.slots.len() as u64;
-        let settled = state.closed || state.broken;
-        if !settled {
+        let mut number = None;
+        if !state.closed && !state.broken {
+            number = Some(state.front + state.slots.len() as u64);
             state.slots.push_back(Slot::Awaited);
         }
         Place {
             shared: Arc::clone(shared),
             number,
-            settled,
         }
     }
 
-    /// Waits while more than the limit is queued. Returns at once when the queue is broken, since
+    /// Waits while more than the limit is queued, where every line counts for some bytes more than
+    /// it has. Returns at once when the queue is broken, since
     /// nothing queues there any more.
     pub async fn room(&self) {
         let shared = self.shared();
         shared
-            .until(|state| state.queued_bytes <= shared.limit || state.broken)
+            .until(|state| state.weight() <= shared.limit || state.broken)
             .await;
     }
 
@@ -189,17 +190,20 @@ impl Outbox {
 }
 
 impl Place {
-    /// Puts the line (without its newline) in this place.
+    /// Puts the line (without its newline) in this place. Dropped and counted if the place was
+    /// taken after the end of the queue, or the queue is broken.
     pub fn fill(mut self, line: Bytes) {
-        let was_void = std::mem::replace(&mut self.settled, true);
-        self.shared.settle(self.number, was_void, Slot::Ready(line));
+        match self.number.take() {
+            Some(number) => self.shared.settle(number, Slot::Ready(line)),
+            None => self.shared.lock().lost += 1,
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.settled {
-            self.shared.settle(self.number, false, Slot::GivenUp);
+        if let Some(number) = self.number.take() {
+            self.shared.settle(number, Slot::GivenUp);
         }
     }
 }
@@ -242,10 +246,10 @@ impl Shared {
         self.ready.notify_one();
     }
 
-    /// Decides what stands in the place `number`, or counts the line if that place is gone.
-    fn settle(&self, number: u64, void: bool, slot: Slot) {
+    /// Decides what stands in the place `number`, or counts the line if the queue is broken.
+    fn settle(&self, number: u64, slot: Slot) {
         let mut state = self.lock();
-        if void || state.broken {
+        if state.broken {
             if matches!(slot, Slot::Ready(_)) {
                 state.lost += 1;
             }
@@ -265,10 +269,8 @@ impl Shared {
     /// Waits until `condition` holds of the state.
     async fn until(&self, condition: impl Fn(&State) -> bool) {
         loop {
+            // Made before the look at the state: it hears of every change from here on.
             let moved = self.moved.notified();
-            tokio::pin!(moved);
-            // Registered before the look at the state, so that no change falls between the two.
-            moved.as_mut().enable();
             if condition(&self.lock()) {
                 return;
             }
@@ -278,6 +280,10 @@ impl Shared {
 }
 
 impl State {
+    fn weight(&self) -> usize {
+        self.queued_bytes + SLOT_BYTES * self.slots.len()
+    }
+
     /// Whether the sleeping consumer has a reason to wake; it is told once.
     fn consumer_can_go(&mut self) -> bool {
         let go = self.consumer_waits && !matches!(self.slots.front(), Some(Slot::Awaited) | None);
@@ -324,27 +330,20 @@ impl State {
 impl OutboxReader {
     /// Waits for lines at the front of the queue; leaves `batch` empty when none will come.
     async fn next(&mut self, batch: &mut Vec<Bytes>) {
-        loop {
-            {
-                let mut state = self.shared.lock();
-                let places = state.slots.len();
-                state.take_ready(batch);
-                if batch.is_empty() {
-                    if state.closed && state.slots.is_empty() {
-                        return;
-                    }
-                    state.consumer_waits = true;
-                    let given_up = state.slots.len() < places;
-                    drop(state);
-                    if given_up {
-                        self.shared.moved.notify_waiters();
-                    }
-                } else {
-                    return;
-                }
-            }
+        while self.take_or_sleep(batch) {
+            // Whoever waits for the end must hear of places that were given up, too.
+            self.shared.moved.notify_waiters();
             self.shared.ready.notified().await;
         }
+    }
+
+    /// Takes what is ready; says whether to sleep, because nothing is and more may come.
+    fn take_or_sleep(&mut self, batch: &mut Vec<Bytes>) -> bool {
+        let mut state = self.shared.lock();
+        state.take_ready(batch);
+        let sleep = batch.is_empty() && !(state.closed && state.slots.is_empty());
+        state.consumer_waits = sleep;
+        sleep
     }
 
     /// Accounts for what `next` handed out: it is written.

@@ -59,6 +59,10 @@ const STDERR_READ: usize = 8 * 1024;
 /// wrote is in the pipe already, and a grandchild may hold the other end for ever.
 const STDERR_WAIT: Duration = Duration::from_millis(200);
 
+/// How often an end is looked for without having been told of one: a host may start us with SIGCHLD
+/// blocked, and then nobody tells.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// How long a killed process may take to end. It takes longer only when stuck in the kernel.
 const KILL_WAIT: Duration = Duration::from_secs(2);
 
@@ -425,8 +429,8 @@ impl Child {
             if let Some(exit) = look(self.leader) {
                 return exit;
             }
-            // Never `None`: the runtime that we run on delivers signals.
-            self.changes.recv().await;
+            // An end of the wait without a signal is another reason to look.
+            let _ = timeout(LOOK_EVERY, self.changes.recv()).await;
         }
     }
 

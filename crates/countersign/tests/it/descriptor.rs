@@ -160,42 +160,56 @@ fn a_reader_that_is_gone_from_the_start_is_a_broken_pipe() {
     );
 }
 
-/// A pair of blocked descriptors given in non-blocking mode, as Node leaves terminals.
 #[test]
-fn a_thread_waits_where_a_descriptor_was_given_in_non_blocking_mode() {
+fn a_named_pipe_whose_writer_left_before_the_start_ends_too() {
     let folder = tempfile::tempdir().expect("folders can be made");
-    let path = folder.path().join("terminal");
-    // `script` gives a terminal; the shell inside sees what the program sees.
-    let run = Command::new("script")
-        .args(["-qec", "true"])
-        .arg(&path)
-        .output();
-    if run.is_err() {
-        // Without `script` a pipe that cannot be opened anew stands in: its reader is gone.
-        return;
-    }
-    let command = format!("stty raw -echo; {} echo", shim().display());
-    let mut child = Command::new("script")
-        .args(["-qec", &command])
-        .arg(&path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it started a moment ago");
-    let mut output = child.stdout.take().expect("it is piped");
-    let mut seen = Vec::new();
-    let mut byte = [0];
-    while !seen.ends_with(b"thread thread\n") {
-        output
-            .read_exact(&mut byte)
-            .expect("the program says its kinds");
-        seen.push(byte[0]);
-    }
-    let mut input = child.stdin.take().expect("it is piped");
-    input.write_all(b"typed\n").expect("it reads");
-    let mut echoed = [0; 6];
-    output.read_exact(&mut echoed).expect("the line comes back");
-    assert_eq!(&echoed, b"typed\n");
+    let path = folder.path().join("named");
+    let made = Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo starts").success());
+    let both = File::options().read(true).write(true).open(&path);
+    let mut both = both.expect("it opens");
+    let their_input = File::open(&path).expect("it opens");
+    both.write_all(TEXT.as_bytes()).expect("it has room");
+    drop(both);
+    assert_eq!(kinds(echo(their_input, Stdio::null())), "thread thread\n");
+}
+
+/// A terminal of our own: the side that a person would sit at, and the side a program gets.
+fn terminal() -> (File, File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
+    grantpt(&person).expect("it is ours");
+    unlockpt(&person).expect("it is ours");
+    let path = ptsname(&person, Vec::new()).expect("it has a name");
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let program = rustix::fs::open(path.as_c_str(), flags, rustix::fs::Mode::empty());
+    let program = program.expect("it opens");
+    let mut mode = rustix::termios::tcgetattr(&program).expect("it is a terminal");
+    mode.make_raw();
+    rustix::termios::tcsetattr(&program, rustix::termios::OptionalActions::Now, &mode)
+        .expect("it is a terminal");
+    (person.into(), program.into())
+}
+
+#[test]
+fn a_terminal_given_in_non_blocking_mode_is_waited_for() {
+    let (mut person, program) = terminal();
+    let again = program.try_clone().expect("it can be duplicated");
+    let mut child = echo(program, again);
+    let mut said = [0; 14];
+    let errors = child.stderr.as_mut().expect("it is piped");
+    errors.read_exact(&mut said).expect("it says its kinds");
+    assert_eq!(&said, b"thread thread\n");
+    // More than a terminal buffers, so that writing meets a full one too.
+    let typed = "typed by a person\n".repeat(2_000);
+    let mut keyboard = person.try_clone().expect("it can be duplicated");
+    let keys = typed.clone();
+    let typing = std::thread::spawn(move || keyboard.write_all(keys.as_bytes()));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let mut echoed = vec![0; typed.len()];
+    person.read_exact(&mut echoed).expect("the lines come back");
+    assert!(echoed == typed.as_bytes());
+    typing.join().expect("it does not panic").expect("it reads");
     child.kill().expect("it runs");
     child.wait().expect("it can be waited for");
 }

@@ -123,16 +123,15 @@ async fn a_slow_reader_closes_the_room_and_reading_opens_it() {
     let (outbox, queue) = Outbox::new(limit);
     let (writer, mut reader) = tokio::io::duplex(1000);
     let task = tokio::spawn(write_all_to(queue, writer));
-    let mut pushed = 0;
+    let mut pushed = 0_usize;
     while timeout(SOON, outbox.room()).await.is_ok() {
         outbox.push(Bytes::from(vec![b'x'; 9_999]));
         pushed += 10_000;
         tokio::task::yield_now().await;
     }
-    assert!(
-        outbox.queued_bytes() > limit && pushed <= limit + 11_000,
-        "{pushed}"
-    );
+    // To within one line.
+    assert!(pushed.abs_diff(limit) <= 11_000, "{pushed}");
+    assert!(outbox.queued_bytes().abs_diff(limit) <= 11_000);
     let mut taken = vec![0; pushed];
     let read = async { reader.read_exact(&mut taken).await };
     let (read, room) = tokio::join!(read, timeout(SOON * 20, outbox.room()));
@@ -146,6 +145,17 @@ async fn a_slow_reader_closes_the_room_and_reading_opens_it() {
     task.await
         .expect("it does not panic")
         .expect("it does not fail");
+}
+
+#[tokio::test]
+async fn a_queue_of_empty_lines_is_bounded_by_more_than_their_newlines() {
+    let (outbox, _queue) = Outbox::new(100_000);
+    let mut pushed = 0;
+    while timeout(Duration::ZERO, outbox.room()).await.is_ok() {
+        outbox.push(Bytes::new());
+        pushed += 1;
+    }
+    assert!(pushed < 10_000, "{pushed}");
 }
 
 #[tokio::test]

@@ -38,9 +38,16 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Whether a process is there and is not merely waiting to be reaped.
 pub(crate) fn is_alive(id: u32) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{id}/stat")) else {
-        return false;
+    let state = if cfg!(target_os = "linux") {
+        let line = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        line.rsplit(") ").next().map(str::to_owned)
+    } else {
+        let told = Command::new("ps")
+            .args(["-o", "stat=", "-p", &id.to_string()])
+            .output();
+        told.ok()
+            .and_then(|told| String::from_utf8(told.stdout).ok())
     };
-    let state = status.rsplit(") ").next().unwrap_or_default();
-    !state.starts_with(['Z', 'X'])
+    let state = state.unwrap_or_default();
+    !state.trim().is_empty() && !state.starts_with(['Z', 'X'])
 }
