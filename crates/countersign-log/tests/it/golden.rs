@@ -1,0 +1,165 @@
+//! Journals and dossiers that the reference wrote.
+
+use std::fs;
+
+use countersign_log::dossier::{self, Part};
+use countersign_log::keys::KeyBinding;
+use countersign_log::leaf::Leaf;
+use countersign_log::tree::Frontier;
+use countersign_log::verdict::{Ending, Report, Verdict, targets, verify, verify_dossier};
+
+use crate::data::{json, path, text};
+
+/// Name, starts of a writer, leaves when the dossier was written.
+const JOURNALS: [(&str, u64, u64); 8] = [
+    ("basic", 1, 8),
+    ("crash", 1, 8),
+    ("timeout", 1, 6),
+    ("kill9-resume", 2, 5),
+    ("forget", 2, 6),
+    ("unsealed", 1, 2),
+    ("empty", 1, 0),
+    ("all-kinds", 1, 13),
+];
+
+/// Leaves and bindings of a journal of the reference.
+fn lines(name: &str) -> (Vec<Leaf>, Vec<KeyBinding>) {
+    let journal = fs::read(path(&format!("journals/{name}/j.wlog"))).expect("recorded");
+    let lines = journal.split(|octet| *octet == b'\n').skip(1);
+    let mut leaves = Vec::new();
+    let mut bindings = Vec::new();
+    for line in lines.filter(|line| !line.is_empty()) {
+        match Leaf::read(line) {
+            Ok(leaf) => {
+                assert_eq!(leaf.to_json(), line, "{name}");
+                leaves.push(leaf);
+            }
+            Err(_) => bindings.push(KeyBinding::read(line).expect(name)),
+        }
+    }
+    (leaves, bindings)
+}
+
+#[test]
+fn journals_of_the_reference_verify_with_the_heads_that_it_signed() {
+    for (name, sessions, exported) in JOURNALS {
+        let file = path(&format!("journals/{name}/j.wlog"));
+        let targets = targets(&[file]).expect(name);
+        let reports = verify(&targets[0], None).expect(name);
+        let [
+            Report::Journal {
+                report,
+                segment: None,
+                ..
+            },
+        ] = &reports[..]
+        else {
+            panic!("{name}: one journal");
+        };
+        assert_eq!(report.failures.listed(), [], "{name}");
+        assert_eq!(reports[0].verdict(), Verdict::Unanchored, "{name}");
+        assert_eq!(report.sealed, name != "unsealed");
+        assert_eq!(report.sessions, sessions, "{name}");
+        assert_eq!(report.ending, Ending::Whole, "{name}");
+        assert_eq!(report.unsigned_so_far(), report.leaf_count, "{name}");
+        let dossier = json(&format!("journals/{name}/j.wlog.dossier.json"));
+        let identity = report.identity.expect(name).to_string();
+        assert_eq!(identity, text(&dossier["identity_pubkey"]), "{name}");
+        let (leaves, bindings) = lines(name);
+        assert_eq!(bindings.len() as u64, sessions, "{name}");
+        assert_eq!(leaves.len() as u64, report.leaf_count, "{name}");
+        let mut frontier = Frontier::default();
+        leaves[..exported as usize]
+            .iter()
+            .for_each(|leaf| frontier.push(leaf.hash()));
+        let checkpoint = &dossier["checkpoint"];
+        assert_eq!(checkpoint["tree_size"], exported, "{name}");
+        assert_eq!(
+            frontier.root().to_hex(),
+            text(&checkpoint["root_hash"]),
+            "{name}"
+        );
+        if report.leaf_count == exported {
+            assert_eq!(report.root, frontier.root(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn leaves_of_the_reference_have_its_octets_and_commitments() {
+    for (name, ..) in JOURNALS {
+        let payloads = json(&format!("journals/{name}/payloads.json"));
+        let (leaves, _) = lines(name);
+        for case in payloads.as_array().expect("a list") {
+            let leaf = &leaves[crate::data::number(&case["index"]) as usize];
+            let octets = crate::data::octets(text(&case["canonical_hex"]));
+            assert_eq!(leaf.canonical_octets(), octets, "{name}");
+            assert_eq!(leaf.hash(), crate::data::hash(&case["leaf_hash"]), "{name}");
+            if let (Some(payload), Some(_)) =
+                (case["payload_utf8"].as_str(), case["salt_hex"].as_str())
+            {
+                let salt = crate::data::seed(&case["salt_hex"]);
+                let commitment =
+                    countersign_log::commitment::commit(payload.as_bytes(), &salt, leaf.index);
+                assert_eq!(
+                    commitment.to_hex(),
+                    leaf.payload_hash,
+                    "{name} {}",
+                    leaf.index
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn dossiers_written_from_a_journal_s_lines_are_the_reference_s_to_the_octet() {
+    for (name, ..) in JOURNALS {
+        let golden = fs::read(path(&format!("journals/{name}/j.wlog.dossier.json"))).expect(name);
+        let mut parts = 0;
+        let mut bound = 0;
+        let cover = dossier::read(&mut &golden[..], &mut |part| {
+            parts += 1;
+            bound += usize::from(matches!(part, Part::Binding(_)));
+        })
+        .expect(name);
+        let (leaves, bindings) = lines(name);
+        let size = cover.checkpoint.tree_size;
+        assert_eq!(parts, size as usize + bound, "{name}");
+        let mut leaves = leaves.into_iter().take(size as usize).map(Ok);
+        let mut written = Vec::new();
+        dossier::write(&mut written, &cover, &mut leaves, &bindings[..bound]).expect(name);
+        assert!(written == golden, "{name}");
+    }
+}
+
+#[test]
+fn a_dossier_needs_as_many_leaves_as_its_checkpoint_says() {
+    let golden = fs::read(path("journals/basic/j.wlog.dossier.json")).expect("recorded");
+    let cover = dossier::read(&mut &golden[..], &mut |_| ()).expect("the reference wrote it");
+    let (leaves, bindings) = lines("basic");
+    let mut fewer = leaves.into_iter().take(7).map(Ok);
+    assert!(dossier::write(&mut Vec::new(), &cover, &mut fewer, &bindings).is_err());
+}
+
+/// Gives one octet at a time, so that every character and token is cut everywhere.
+struct Trickle<'t>(&'t [u8]);
+
+impl std::io::Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.0.len().min(buffer.len()).min(1);
+        buffer[..length].copy_from_slice(&self.0[..length]);
+        self.0 = &self.0[length..];
+        Ok(length)
+    }
+}
+
+#[test]
+fn a_dossier_read_octet_by_octet_is_the_same() {
+    let golden = fs::read(path("journals/all-kinds/j.wlog.dossier.json")).expect("recorded");
+    let slow = verify_dossier(&mut Trickle(&golden), None).expect("the reference wrote it");
+    assert_eq!(slow.failures.count(), 0);
+    assert_eq!(slow.leaf_count, 13);
+    let cut = &golden[..golden.len() - 1];
+    assert!(verify_dossier(&mut Trickle(cut), None).is_err());
+}
