@@ -171,7 +171,7 @@ fn journal_details(report: &JournalReport, segment: Option<Segment>) -> Vec<Stri
     }
     if let Some(heads) = &report.heads {
         details.push(format!(
-            "{}, reproduced up to leaf {}; {} unsigned so far",
+            "{}, reproduced over the first {} leaves; {} unsigned so far",
             count(heads.count, "signed head", "signed heads"),
             heads.reproduced,
             report.unsigned_so_far()

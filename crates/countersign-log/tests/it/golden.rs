@@ -3,7 +3,7 @@
 use std::fs;
 
 use countersign_log::dossier::{self, Part};
-use countersign_log::keys::KeyBinding;
+use countersign_log::keys::{Identity, KeyBinding, Revocation};
 use countersign_log::leaf::Leaf;
 use countersign_log::tree::Frontier;
 use countersign_log::verdict::{Ending, Report, Verdict, targets, verify, verify_dossier};
@@ -162,4 +162,86 @@ fn a_dossier_read_octet_by_octet_is_the_same() {
     assert_eq!(slow.leaf_count, 13);
     let cut = &golden[..golden.len() - 1];
     assert!(verify_dossier(&mut Trickle(cut), None).is_err());
+}
+
+#[test]
+fn characters_cut_between_reads_are_whole_and_broken_ones_are_refused() {
+    let golden = fs::read(path("journals/basic/j.wlog.dossier.json")).expect("recorded");
+    let with = |unknown: &[u8]| [b"{\"x\":\"", unknown, b"\",", &golden[1..]].concat();
+    for character in ["\u{e9}", "\u{20ac}", "\u{1f512}"] {
+        let octets = character.as_bytes();
+        let whole = with(octets);
+        assert!(
+            verify_dossier(&mut Trickle(&whole), None).is_ok(),
+            "{character}"
+        );
+        let broken = with(&octets[..octets.len() - 1]);
+        assert!(
+            verify_dossier(&mut Trickle(&broken), None).is_err(),
+            "{character}"
+        );
+        assert!(
+            verify_dossier(&mut &broken[..], None).is_err(),
+            "{character}"
+        );
+    }
+}
+
+#[test]
+fn a_value_larger_than_the_cap_is_refused_and_a_dossier_larger_than_it_is_not() {
+    let golden = fs::read(path("journals/basic/j.wlog.dossier.json")).expect("recorded");
+    let megabyte = "x".repeat(1 << 20);
+    let one = format!("\"x\":\"{}\",", megabyte.repeat(17));
+    let many = format!("\"x\":\"{megabyte}\",").repeat(17);
+    let with = |unknown: &str| [b"{", unknown.as_bytes(), &golden[1..]].concat();
+    let refused = verify_dossier(&mut &with(&one)[..], None).expect_err("it is too large");
+    assert!(
+        refused.to_string().contains("larger than 16 MiB"),
+        "{refused}"
+    );
+    let report = verify_dossier(&mut &with(&many)[..], None).expect("no value is too large");
+    assert_eq!(report.failures.count(), 0);
+}
+
+/// The basic dossier with this text as its list of revocations.
+fn revoked(revocations: &str) -> Vec<u8> {
+    let golden = fs::read_to_string(path("journals/basic/j.wlog.dossier.json")).expect("recorded");
+    golden
+        .replace(
+            "\"revocations\": []",
+            &format!("\"revocations\": [{revocations}]"),
+        )
+        .into_bytes()
+}
+
+#[test]
+fn a_revocation_counts_from_its_time_and_from_its_size_on() {
+    let dossier = json("journals/basic/j.wlog.dossier.json");
+    let signed_ms = crate::data::number(&dossier["checkpoint"]["timestamp_ms"]);
+    let keys = crate::data::vectors("keys");
+    let identity = Identity::from_seed(&crate::data::seed(&keys["identity_seed"]));
+    let cases = [
+        (signed_ms + 1, None, true),
+        (signed_ms, None, false),
+        (signed_ms + 1, Some(8), true),
+        (signed_ms + 1, Some(7), false),
+    ];
+    for (as_of_ms, as_of_index, holds) in cases {
+        let revocation = Revocation::sign(&identity, as_of_ms, as_of_index, "lost");
+        let index =
+            as_of_index.map_or_else(String::new, |index| format!("\"as_of_index\":{index},"));
+        let text = format!(
+            "{{\"identity_pubkey\":\"{}\",\"as_of_ms\":{as_of_ms},{index}\"reason\":\"lost\",\"signature\":\"{}\"}}",
+            revocation.identity_pubkey, revocation.signature
+        );
+        let report = verify_dossier(&mut &revoked(&text)[..], None).expect("it is a dossier");
+        assert_eq!(
+            report.failures.count() == 0,
+            holds,
+            "{as_of_ms} {as_of_index:?}"
+        );
+        let forged = text.replace("lost", "lest");
+        let report = verify_dossier(&mut &revoked(&forged)[..], None).expect("it is a dossier");
+        assert!(report.failures.count() > 0, "{as_of_ms} {as_of_index:?}");
+    }
 }

@@ -1,9 +1,16 @@
 //! Journals in use, and what stands beside them: heads, pairs of calls, losses.
 
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
 use countersign_log::leaf::Kind;
 use countersign_log::tree::TreeHead;
 use countersign_log::verdict::{
-    CallsReport, Ending, Fault, Intents, JournalReport, Place, Sidecars, Verdict, verify_journal,
+    CallsReport, Ending, Fault, Intents, JournalReport, Place, Report, Sidecars, Verdict, targets,
+    verify_journal,
 };
 
 use crate::sample::{Sample, verify, verify_with_heads};
@@ -300,4 +307,65 @@ fn a_call_across_two_segments_is_one_call() {
         ..CallsReport::default()
     };
     assert_eq!(report.calls, Some(expected));
+}
+
+/// Appends leaves in pieces that end anywhere, and signs heads once their leaves are written. Now
+/// and then it waits until it was `looked_at`.
+fn write_slowly(path: &Path, mut written: usize, looked_at: &Receiver<()>) {
+    let append = |path: &Path| OpenOptions::new().append(true).open(path);
+    let mut journal = append(path).expect("it was made");
+    let mut heads = append(&path.with_extension("wlog.heads")).expect("it was made");
+    let mut sample = Sample::new();
+    sample.session();
+    let mut signed = 0;
+    for payload in 0..400_u32 {
+        sample.leaf(Kind::Memory, &payload.to_be_bytes());
+        for piece in sample.text[written..].chunks(97) {
+            journal.write_all(piece).expect("there is room");
+        }
+        written = sample.text.len();
+        if payload % 40 == 0 {
+            // If nobody looks any more, the reader has failed, and its failure ends the test.
+            looked_at.recv_timeout(Duration::from_secs(10)).ok();
+        }
+        if payload % 10 == 0 {
+            sample.sign();
+            heads
+                .write_all(&sample.heads[signed..])
+                .expect("there is room");
+            signed = sample.heads.len();
+        }
+    }
+}
+
+#[test]
+fn a_journal_verifies_at_every_moment_while_it_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("j.wlog");
+    let header = Sample::new().text;
+    fs::write(&path, &header).expect("writable");
+    fs::write(path.with_extension("wlog.heads"), "").expect("writable");
+    let target = targets(std::slice::from_ref(&path))
+        .expect("it was made")
+        .remove(0);
+    let check = || {
+        let reports = countersign_log::verdict::verify(&target, None).expect("it can be read");
+        let [Report::Journal { report, .. }] = &reports[..] else {
+            panic!("one journal");
+        };
+        assert_eq!(report.failures.listed(), []);
+        report.leaf_count
+    };
+    let mut unfinished = 0;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_slowly(&path, header.len()));
+        while !writer.is_finished() {
+            unfinished += u32::from(check() < 400);
+        }
+    });
+    assert!(
+        unfinished > 0,
+        "it was never looked at while it was written"
+    );
+    assert_eq!(check(), 400);
 }
