@@ -7,9 +7,7 @@ use std::collections::hash_map::Entry;
 
 use super::{Failures, Fault, Place};
 use crate::checkpoint::Checkpoint;
-use crate::hex;
 use crate::keys::{KeyBinding, PublicKey, Revocation};
-use crate::leaf::Leaf;
 
 /// Sessions that are told apart: a million starts of a writer, in some 100 MB. Only a text made to
 /// fill memory has more.
@@ -67,10 +65,11 @@ impl Signers {
 }
 
 impl Sessions {
-    pub(super) fn leaf(&mut self, position: u64, leaf: &Leaf) {
-        self.latest_leaf_ms = self.latest_leaf_ms.max(leaf.timestamp_ms);
+    /// Takes note of a leaf; `key` is its session's, if that is hex.
+    pub(super) fn leaf(&mut self, position: u64, key: Option<[u8; 32]>, timestamp_ms: u64) {
+        self.latest_leaf_ms = self.latest_leaf_ms.max(timestamp_ms);
         // A key that is not hex is a fault of structure, and reported as one.
-        let Ok(key) = hex::decode_lowercase(leaf.session_pubkey.as_bytes()) else {
+        let Some(key) = key else {
             return;
         };
         let Some(session) = self.session(key) else {
@@ -82,7 +81,7 @@ impl Sessions {
             first_leaf: position,
             latest_ms: 0,
         });
-        wrote.latest_ms = wrote.latest_ms.max(leaf.timestamp_ms);
+        wrote.latest_ms = wrote.latest_ms.max(timestamp_ms);
     }
 
     pub(super) fn binding(&mut self, binding: &KeyBinding, failures: &mut Failures) {

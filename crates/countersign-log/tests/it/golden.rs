@@ -245,3 +245,62 @@ fn a_revocation_counts_from_its_time_and_from_its_size_on() {
         assert!(report.failures.count() > 0, "{as_of_ms} {as_of_index:?}");
     }
 }
+
+#[test]
+fn blanks_may_stand_only_between_tokens() {
+    let golden = fs::read_to_string(path("journals/basic/j.wlog.dossier.json")).expect("recorded");
+    let judge = |text: &str| verify_dossier(&mut text.as_bytes(), None);
+    let spaced = golden
+        .replace(':', " : ")
+        .replace(",\n", " \t,\r\n ")
+        .replace("{\n", " {\n\n");
+    let report = judge(&spaced).expect("blanks between tokens mean nothing");
+    assert_eq!((report.failures.count(), report.leaf_count), (0, 8));
+    let tight: String = golden.split_whitespace().collect();
+    assert_eq!(
+        judge(&tight)
+            .expect("no blanks are needed")
+            .failures
+            .count(),
+        0
+    );
+    let misplaced = [
+        ("\"index\": 1,", "\"index\": 1 0,"),
+        ("\"timestamp_ms\": 17", "\"timestamp_ms\": 1 7"),
+        ("null", "nu ll"),
+        ("\"leaf_type\": 1", "\"leaf_type\": \"\" 1"),
+        ("\"leaf_type\"", "\"leaf_type\" \"\""),
+    ];
+    for (right, wrong) in misplaced {
+        assert!(golden.contains(right), "{right}");
+        assert!(judge(&golden.replacen(right, wrong, 1)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_dossier_cut_anywhere_is_none() {
+    let golden = fs::read(path("journals/unsealed/j.wlog.dossier.json")).expect("recorded");
+    for length in 0..golden.len() {
+        assert!(
+            verify_dossier(&mut &golden[..length], None).is_err(),
+            "{length}"
+        );
+    }
+}
+
+#[test]
+fn any_changed_octet_of_a_dossier_s_leaves_is_seen() {
+    let mut golden = fs::read(path("journals/unsealed/j.wlog.dossier.json")).expect("recorded");
+    let before = verify_dossier(&mut &golden[..], None).expect("the reference wrote it");
+    for at in 0..golden.len() {
+        golden[at] ^= 1;
+        // What still verifies says the same: names of members that are null, or blanks.
+        if let Ok(report) = verify_dossier(&mut &golden[..], None)
+            && report.failures.count() == 0
+        {
+            assert_eq!((report.root, report.leaf_count), (before.root, 2), "{at}");
+            assert_eq!(report.cover, before.cover, "{at}");
+        }
+        golden[at] ^= 1;
+    }
+}
