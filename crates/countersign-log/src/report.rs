@@ -55,7 +55,8 @@ fn dossier_text(path: &Path, report: &DossierReport) -> String {
         count(report.leaf_count, "leaf", "leaves"),
         report.intents,
         report.results,
-        report.cover.identity_pubkey,
+        // Any text can stand there, and a terminal would obey it.
+        report.cover.identity_pubkey.escape_debug(),
     );
     text += &last_line(&report.failures, unknown_of_dossier(report).to_owned());
     let _ = writeln!(

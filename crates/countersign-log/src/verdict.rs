@@ -184,7 +184,7 @@ impl std::fmt::Display for Fault {
             Self::AfterSession { not_after_ms } => {
                 write!(f, "written after its session ended at {not_after_ms} ms")
             }
-            Self::BindingOfAnother(identity) => write!(f, "signed by another identity, {identity}"),
+            Self::BindingOfAnother(identity) => write!(f, "signed by another identity, {}", identity.escape_debug()),
             Self::BindingSignature => {
                 f.write_str("the identity's signature under the key binding is wrong")
             }
@@ -205,6 +205,7 @@ impl std::fmt::Display for Fault {
                 f.write_str("the checkpoint was signed by another identity than the dossier names")
             }
             Self::NotPinned(identity) => {
+                let identity = identity.escape_debug();
                 write!(
                     f,
                     "written by {identity}, which is not the identity asked for"

@@ -204,3 +204,18 @@ fn an_empty_journal_file_and_a_foreign_header_are_invalid() {
         );
     }
 }
+
+#[test]
+fn a_terminal_is_never_sent_what_a_file_says_raw() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let golden = data::path("journals/basic/j.wlog.dossier.json");
+    let text = fs::read_to_string(golden).expect("recorded");
+    let identity = "79b5562e8fe654f94078b112e8a98ba7901f853ae695bed7e0e3910bad049664";
+    let forged = text.replace(identity, "\\u001b[2J");
+    fs::write(folder.path().join("d.json"), forged).expect("writable");
+    let output = run(folder.path(), &["d.json", "--identity", identity]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!output.stdout.contains(&0x1b));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("written by \\u{1b}[2J"), "{text}");
+}
