@@ -227,12 +227,16 @@ fn calls_text(calls: &CallsReport) -> Vec<String> {
         })
         .collect();
     let counted = [
+        (
+            calls.carried_on,
+            "intents that the next segment took over",
+        ),
         (calls.unnamed_open, "intents open that nobody named"),
         (calls.unpaired, "results whose intent nobody named"),
         (calls.unreadable_lines, "unreadable lines about calls"),
     ];
     let counted = counted.into_iter().filter(|(number, _)| *number > 0);
-    lines.extend(counted.map(|(number, what)| format!("{number} {what}")));
+    lines.extend(counted.map(|(number, what)| format!("{what}: {number}")));
     lines
 }
 
@@ -309,6 +313,8 @@ fn calls_json(calls: &CallsReport) -> Value {
         "open": intents(&calls.open),
         "doubly_answered": intents(&calls.doubly_answered),
         "lost": intents(&calls.lost),
+        "carried_in": intents(&calls.carried_in),
+        "carried_on": calls.carried_on,
         "unpaired": calls.unpaired,
         "unnamed_open": calls.unnamed_open,
         "unreadable_lines": calls.unreadable_lines,

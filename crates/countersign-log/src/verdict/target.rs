@@ -256,29 +256,17 @@ fn verify_set(
     pinned: Option<&str>,
 ) -> Result<Vec<Report>, Unreadable> {
     let mut reports: Vec<Report> = Vec::new();
-    let mut before: Option<(u64, JournalReport)> = None;
+    let mut last = 0;
     for (&number, path) in segments {
         let mut report = verify_segment(path, number, pinned).map_err(unreadable(path))?;
-        let segment = match &before {
-            None => None,
-            Some((last, before)) => {
-                let follows = *last + 1 == number;
-                let link_checked = follows
-                    && check_link(path, number, before, &mut report).map_err(unreadable(path))?;
-                if !follows {
-                    let missing = Fault::SegmentMissing(last + 1);
-                    report.failures.add(Place::Whole, missing);
-                }
-                if before.identity != report.identity {
-                    report.failures.add(Place::Whole, Fault::SegmentOfAnother);
-                }
-                Some(Segment {
-                    number,
-                    link_checked,
-                })
+        let segment = match reports.last_mut() {
+            Some(Report::Journal { report: before, .. }) => {
+                let joined = join(path, last, before, number, &mut report);
+                Some(joined.map_err(unreadable(path))?)
             }
+            _ => None,
         };
-        before = Some((number, report.clone()));
+        last = number;
         reports.push(Report::Journal {
             path: path.clone(),
             report,
@@ -286,6 +274,31 @@ fn verify_set(
         });
     }
     Ok(reports)
+}
+
+/// Compares a segment with the one `before` it, which has the number `last`.
+fn join(
+    path: &Path,
+    last: u64,
+    before: &mut JournalReport,
+    number: u64,
+    report: &mut JournalReport,
+) -> io::Result<Segment> {
+    let follows = last + 1 == number;
+    if !follows {
+        let missing = Fault::SegmentMissing(last + 1);
+        report.failures.add(Place::Whole, missing);
+    }
+    if before.identity != report.identity {
+        report.failures.add(Place::Whole, Fault::SegmentOfAnother);
+    }
+    if let (Some(before), Some(calls)) = (&mut before.calls, &report.calls) {
+        before.hand_over(&calls.carried_in);
+    }
+    Ok(Segment {
+        number,
+        link_checked: follows && check_link(path, number, before, report)?,
+    })
 }
 
 fn verify_segment(path: &Path, number: u64, pinned: Option<&str>) -> io::Result<JournalReport> {

@@ -304,6 +304,7 @@ fn a_call_across_two_segments_is_one_call() {
     let expected = CallsReport {
         paired: 1,
         open: intents(&[(0, 7)]),
+        carried_in: intents(&[(0, 7), (0, 8)]),
         ..CallsReport::default()
     };
     assert_eq!(report.calls, Some(expected));

@@ -90,6 +90,28 @@ fn without_its_salt_the_link_of_a_segment_is_only_noted() {
 }
 
 #[test]
+fn an_intent_answered_in_the_next_segment_is_open_in_neither() {
+    let folder = set();
+    let calls = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).expect("writable");
+    };
+    // In each segment the leaf before the last is an intent, and the last a result.
+    calls("j.wlog.calls", "{\"r\":1,\"i\":9}\n");
+    calls(
+        "j.0001.wlog.calls",
+        "{\"o\":0,\"i\":0,\"g\":0}\n{\"r\":2,\"i\":0,\"g\":0}\n",
+    );
+    let output = run(folder.path(), &["j.wlog", "--json"]);
+    let reports = reports(&output);
+    let calls = |at: usize| &reports[at]["calls"];
+    assert_eq!(calls(0)["open"]["count"], 0);
+    assert_eq!(calls(0)["carried_on"], 1);
+    assert_eq!(calls(1)["open"]["places"], serde_json::json!([[1, 1]]));
+    assert_eq!(calls(1)["paired"], 1);
+    assert_eq!(*calls(2), Value::Null);
+}
+
+#[test]
 fn a_segment_that_is_missing_or_follows_something_else_is_seen() {
     let folder = set();
     fs::remove_file(folder.path().join("j.0001.wlog")).expect("it is there");
