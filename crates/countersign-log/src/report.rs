@@ -227,10 +227,7 @@ fn calls_text(calls: &CallsReport) -> Vec<String> {
         })
         .collect();
     let counted = [
-        (
-            calls.carried_on,
-            "intents that the next segment took over",
-        ),
+        (calls.carried_on, "intents that the next segment took over"),
         (calls.unnamed_open, "intents open that nobody named"),
         (calls.unpaired, "results whose intent nobody named"),
         (calls.unreadable_lines, "unreadable lines about calls"),

@@ -310,6 +310,37 @@ fn a_call_across_two_segments_is_one_call() {
     assert_eq!(report.calls, Some(expected));
 }
 
+/// A file that grows after its end was reached.
+struct Growing<'t>(Vec<&'t [u8]>);
+
+impl std::io::Read for Growing<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let piece = if self.0.is_empty() {
+            &[]
+        } else {
+            self.0.remove(0)
+        };
+        buffer[..piece.len()].copy_from_slice(piece);
+        Ok(piece.len())
+    }
+}
+
+#[test]
+fn what_is_appended_after_the_end_was_reached_is_not_read() {
+    let mut sample = sample();
+    let whole = sample.text.len();
+    sample.leaf(Kind::Intent, b"c");
+    let (first, rest) = sample.text.split_at(whole + 40);
+    let mut growing = Growing(vec![first, b"", rest]);
+    let report =
+        verify_journal(&mut growing, Sidecars::default(), None).expect("memory can be read");
+    assert_eq!(report.failures.listed(), []);
+    assert_eq!(
+        (report.leaf_count, report.ending),
+        (2, Ending::BeingWritten)
+    );
+}
+
 /// Appends leaves in pieces that end anywhere, and signs heads once their leaves are written. Now
 /// and then it waits until it was `looked_at`.
 fn write_slowly(path: &Path, mut written: usize, looked_at: &Receiver<()>) {
