@@ -4,17 +4,15 @@
 //! Reading is as strict as the reference: a text that it would refuse is refused here. Nothing here
 //! judges what was read; `verdict` does.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 
-use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::checkpoint::Checkpoint;
 use crate::json::{JsonError, Members};
 use crate::keys::{KeyBinding, Revocation};
-use crate::leaf::Leaf;
+use crate::leaf::{Leaf, PlainLeaf};
 
 /// Levels of lists and objects that a dossier may have, as in the reference.
 const DEPTH_MAX: usize = 1000;
@@ -37,7 +35,9 @@ pub struct Cover {
 /// An element of a dossier's lists. They come in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A leaf.
+    /// A leaf of kind memory, intent or result, as nearly all are.
+    Plain(PlainLeaf),
+    /// Any other leaf, or one that is spelled in another way.
     Leaf(Leaf),
     /// A session's authorisation.
     Binding(KeyBinding),
@@ -71,19 +71,66 @@ impl std::error::Error for DossierError {}
 /// # Errors
 /// The input fails, or the text is not a dossier.
 pub fn read(input: &mut dyn Read, take: &mut dyn FnMut(Part)) -> Result<Cover, DossierError> {
-    let text = BufReader::with_capacity(CHUNK_OCTETS, StrictText::new(input));
-    let mut deserializer = serde_json::Deserializer::from_reader(text);
-    deserializer
-        .deserialize_map(Top { take })
-        .and_then(|cover| deserializer.end().map(|()| cover))
-        .map_err(|error| match error.io_error_kind() {
-            Some(kind) if kind != io::ErrorKind::InvalidData => DossierError::Read(error.into()),
-            _ => DossierError::Malformed(error.to_string()),
-        })
-}
-
-struct Top<'t> {
-    take: &'t mut dyn FnMut(Part),
+    let mut text = Text::new(input);
+    let mut seen = [false; TOP_FIELDS.len()];
+    let (mut identity, mut checkpoint) = (None, None);
+    text.expect(b'{')?;
+    let mut more = !text.accept(b'}')?;
+    while more {
+        let key: String = parse("a member's name", text.value(1)?.raw)?;
+        text.expect(b':')?;
+        if let Some(at) = TOP_FIELDS.iter().position(|name| *name == key)
+            && std::mem::replace(&mut seen[at], true)
+        {
+            let repeated = JsonError::Repeated(TOP_FIELDS[at]);
+            return Err(DossierError::Malformed(repeated.to_string()));
+        }
+        match key.as_str() {
+            "identity_pubkey" => identity = Some(parse(&key, text.value(1)?.raw)?),
+            "checkpoint" => {
+                let read = Checkpoint::read(text.value(1)?.raw);
+                checkpoint = Some(read.map_err(|error| malformed(&key, error))?);
+            }
+            "leaves" => read_list(&mut text, "leaf", &mut |leaf| {
+                take(match leaf.tight.and_then(PlainLeaf::read) {
+                    Some(plain) => Part::Plain(plain),
+                    None => Part::Leaf(Leaf::read(leaf.raw)?),
+                });
+                Ok(())
+            })?,
+            "key_bindings" => read_list(&mut text, "key binding", &mut |binding| {
+                take(Part::Binding(KeyBinding::read(binding.raw)?));
+                Ok(())
+            })?,
+            "revocations" => read_list(&mut text, "revocation", &mut |revocation| {
+                take(Part::Revocation(Revocation::read(revocation.raw)?));
+                Ok(())
+            })?,
+            "witness_receipts" => {
+                read_list(&mut text, "receipt", &mut |receipt| {
+                    check_receipt(receipt.raw)
+                })?;
+            }
+            "witness_directory" => {
+                check_directory(text.value(1)?.raw).map_err(|error| malformed(&key, error))?
+            }
+            _ => drop(parse::<IgnoredAny>(&key, text.value(1)?.raw)?),
+        }
+        more = text.accept(b',')?;
+        if !more {
+            text.expect(b'}')?;
+        }
+    }
+    text.expect_end()?;
+    let missing =
+        |at: usize| DossierError::Malformed(JsonError::Missing(TOP_FIELDS[at]).to_string());
+    if !seen[1] {
+        return Err(missing(1));
+    }
+    Ok(Cover {
+        identity_pubkey: identity.ok_or_else(|| missing(0))?,
+        checkpoint: checkpoint.ok_or_else(|| missing(2))?,
+    })
 }
 
 const TOP_FIELDS: [&str; 8] = [
@@ -97,98 +144,32 @@ const TOP_FIELDS: [&str; 8] = [
     "fleet_anchor",
 ];
 
-impl<'de> Visitor<'de> for Top<'_> {
-    type Value = Cover;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Cover, A::Error> {
-        let take = self.take;
-        let mut seen = [false; TOP_FIELDS.len()];
-        let (mut identity, mut checkpoint) = (None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            let Some(at) = TOP_FIELDS.iter().position(|name| *name == key) else {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            };
-            if std::mem::replace(&mut seen[at], true) {
-                return Err(A::Error::custom(JsonError::Repeated(TOP_FIELDS[at])));
-            }
-            match key.as_str() {
-                "identity_pubkey" => identity = Some(map.next_value::<String>()?),
-                "checkpoint" => {
-                    let text = map.next_value::<Box<RawValue>>()?;
-                    let read = Checkpoint::read(text.get().as_bytes());
-                    checkpoint = Some(read.map_err(|error| in_member(&key, error))?);
-                }
-                "leaves" => map.next_value_seed(List("leaf", &mut |text| {
-                    Leaf::read(text).map(|leaf| take(Part::Leaf(leaf)))
-                }))?,
-                "key_bindings" => map.next_value_seed(List("key binding", &mut |text| {
-                    KeyBinding::read(text).map(|binding| take(Part::Binding(binding)))
-                }))?,
-                "revocations" => map.next_value_seed(List("revocation", &mut |text| {
-                    Revocation::read(text).map(|revocation| take(Part::Revocation(revocation)))
-                }))?,
-                "witness_receipts" => map.next_value_seed(List("receipt", &mut check_receipt))?,
-                "witness_directory" => {
-                    let text = map.next_value::<Box<RawValue>>()?;
-                    check_directory(text.get().as_bytes())
-                        .map_err(|error| in_member(&key, error))?;
-                }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        let missing = |at: usize| A::Error::custom(JsonError::Missing(TOP_FIELDS[at]));
-        if !seen[1] {
-            return Err(missing(1));
-        }
-        Ok(Cover {
-            identity_pubkey: identity.ok_or_else(|| missing(0))?,
-            checkpoint: checkpoint.ok_or_else(|| missing(2))?,
-        })
-    }
+fn malformed(what: &str, why: impl std::fmt::Display) -> DossierError {
+    DossierError::Malformed(format!("{what}: {why}"))
 }
 
-fn in_member<E: serde::de::Error>(member: &str, error: JsonError) -> E {
-    E::custom(format_args!("`{member}`: {error}"))
+fn parse<'t, T: serde::Deserialize<'t>>(what: &str, raw: &'t [u8]) -> Result<T, DossierError> {
+    serde_json::from_slice(raw).map_err(|error| malformed(what, error))
 }
 
-/// A list whose elements are read one by one, called by this name in errors.
-struct List<'t>(
-    &'static str,
-    &'t mut dyn FnMut(&[u8]) -> Result<(), JsonError>,
-);
-
-impl<'de> DeserializeSeed<'de> for List<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for List<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Self(name, take) = self;
-        let mut at = 0_u64;
-        while let Some(text) = list.next_element::<Box<RawValue>>()? {
-            take(text.get().as_bytes())
-                .map_err(|error| A::Error::custom(format_args!("{name} {at}: {error}")))?;
-            at += 1;
+/// Reads a list whose elements are called `name` in errors.
+fn read_list(
+    text: &mut Text<'_>,
+    name: &str,
+    take: &mut dyn FnMut(Value<'_>) -> Result<(), JsonError>,
+) -> Result<(), DossierError> {
+    text.expect(b'[')?;
+    let mut at = 0_u64;
+    let mut more = !text.accept(b']')?;
+    while more {
+        take(text.value(2)?).map_err(|error| malformed(&format!("{name} {at}"), error))?;
+        at += 1;
+        more = text.accept(b',')?;
+        if !more {
+            text.expect(b']')?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 const RECEIPT_FIELDS: [&str; 7] = [
@@ -251,94 +232,224 @@ fn check_directory(text: &[u8]) -> Result<(), JsonError> {
     })
 }
 
-/// Passes a text on and refuses it where a JSON parser would not: octets that are not UTF-8 in
-/// places that the parser skips, too many levels, a single value that would fill memory.
-struct StrictText<'r> {
-    input: &'r mut dyn Read,
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-    value_octets: usize,
-    /// The start of a character whose rest is in the next chunk.
-    partial: Vec<u8>,
+/// One value of the text, UTF-8 but not otherwise checked.
+#[derive(Clone, Copy)]
+struct Value<'t> {
+    raw: &'t [u8],
+    /// The same without blanks, if they stood only where JSON lets them stand.
+    tight: Option<&'t [u8]>,
 }
 
-impl<'r> StrictText<'r> {
+/// A JSON text that is cut into values as it comes, with one value in memory.
+struct Text<'r> {
+    input: &'r mut dyn Read,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Octets before the buffer.
+    offset: u64,
+    tight: Vec<u8>,
+}
+
+impl<'r> Text<'r> {
     fn new(input: &'r mut dyn Read) -> Self {
         Self {
             input,
-            depth: 0,
-            in_string: false,
-            escaped: false,
-            value_octets: 0,
-            partial: Vec::new(),
+            buffer: vec![0; CHUNK_OCTETS],
+            start: 0,
+            end: 0,
+            offset: 0,
+            tight: Vec::new(),
         }
     }
 
-    fn check_utf8(&mut self, chunk: &[u8]) -> Result<(), &'static str> {
-        const WHY: &str = "the text is not UTF-8";
-        let joined;
-        let text = if self.partial.is_empty() {
-            chunk
-        } else {
-            joined = [&self.partial, chunk].concat();
-            &joined
-        };
-        let rest = match std::str::from_utf8(text) {
-            Ok(_) => &[][..],
-            Err(error) if error.error_len().is_none() => &text[error.valid_up_to()..],
-            Err(_) => return Err(WHY),
-        };
-        // An empty chunk is the end of the input: nothing may be left over.
-        if chunk.is_empty() && !rest.is_empty() {
-            return Err(WHY);
-        }
-        self.partial = rest.to_vec();
-        Ok(())
+    fn fault(&self, why: impl std::fmt::Display) -> DossierError {
+        malformed(&format!("octet {}", self.offset + self.start as u64), why)
     }
 
-    fn check_shape(&mut self, chunk: &[u8]) -> Result<(), &'static str> {
-        for &octet in chunk {
-            self.value_octets += 1;
-            if self.in_string {
-                match octet {
-                    _ if self.escaped => self.escaped = false,
-                    b'\\' => self.escaped = true,
-                    b'"' => self.in_string = false,
-                    _ => {}
+    /// Reads on; false at the end of the input.
+    fn fill(&mut self) -> Result<bool, DossierError> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.offset += self.start as u64;
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.end == self.buffer.len() {
+            self.buffer.resize(self.end * 2, 0);
+        }
+        loop {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(DossierError::Read(error)),
+                Ok(length) => {
+                    self.end += length;
+                    return Ok(length > 0);
                 }
-                continue;
-            }
-            match octet {
-                b'"' => self.in_string = true,
-                b'{' | b'[' => self.depth += 1,
-                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
-                b',' => {}
-                _ => continue,
-            }
-            if self.depth > DEPTH_MAX {
-                return Err("lists and objects are more than 1000 levels deep");
-            }
-            // Members of the dossier stand at level 1, elements of its lists at level 2.
-            if self.depth <= 2 && octet != b'"' {
-                self.value_octets = 0;
             }
         }
-        if self.value_octets > VALUE_OCTETS_MAX {
-            return Err("a single value is larger than 16 MiB");
+    }
+
+    /// The next octet that is no blank, which is not taken.
+    fn peek(&mut self) -> Result<Option<u8>, DossierError> {
+        loop {
+            let unread = &self.buffer[self.start..self.end];
+            if let Some(at) = unread.iter().position(|octet| !is_blank(*octet)) {
+                self.start += at;
+                return Ok(Some(self.buffer[self.start]));
+            }
+            self.start = self.end;
+            if !self.fill()? {
+                return Ok(None);
+            }
         }
-        Ok(())
+    }
+
+    /// Takes the next octet if it is `octet`.
+    fn accept(&mut self, octet: u8) -> Result<bool, DossierError> {
+        let is_next = self.peek()? == Some(octet);
+        self.start += usize::from(is_next);
+        Ok(is_next)
+    }
+
+    fn expect(&mut self, octet: u8) -> Result<(), DossierError> {
+        match self.accept(octet)? {
+            true => Ok(()),
+            false => Err(self.fault(format_args!("`{}` must stand here", char::from(octet)))),
+        }
+    }
+
+    fn expect_end(&mut self) -> Result<(), DossierError> {
+        match self.peek()? {
+            None => Ok(()),
+            Some(_) => Err(self.fault("text follows the dossier")),
+        }
+    }
+
+    /// The next value, which stands `depth` levels deep.
+    fn value(&mut self, depth: usize) -> Result<Value<'_>, DossierError> {
+        self.peek()?;
+        self.tight.clear();
+        let mut scan = Scan::new(depth);
+        let mut length = 0;
+        loop {
+            let unread = &self.buffer[self.start + length..self.end];
+            length += scan.advance(unread, &mut self.tight);
+            if scan.depth > DEPTH_MAX {
+                return Err(self.fault("lists and objects are more than 1000 levels deep"));
+            }
+            if length > VALUE_OCTETS_MAX {
+                return Err(self.fault("a single value is larger than 16 MiB"));
+            }
+            if scan.done {
+                break;
+            }
+            if !self.fill()? {
+                return Err(self.fault("the text ends within a value"));
+            }
+        }
+        if std::str::from_utf8(&self.buffer[self.start..self.start + length]).is_err() {
+            return Err(self.fault("a value is not UTF-8"));
+        }
+        let start = self.start;
+        self.start += length;
+        Ok(Value {
+            raw: &self.buffer[start..start + length],
+            tight: (!scan.loose).then_some(&self.tight),
+        })
     }
 }
 
-impl Read for StrictText<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.input.read(buffer)?;
-        let chunk = &buffer[..length];
-        self.check_utf8(chunk)
-            .and_then(|()| self.check_shape(chunk))
-            .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-        Ok(length)
+fn is_blank(octet: u8) -> bool {
+    matches!(octet, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Finds the end of a value. It only counts brackets outside of strings; whether they match, and all
+/// else, is for who reads the value.
+struct Scan {
+    base: usize,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    done: bool,
+    /// The last octet outside of strings that is no blank, and whether blanks followed it.
+    last: u8,
+    gap: bool,
+    /// A blank stood within a number or a name, or between two values.
+    loose: bool,
+}
+
+impl Scan {
+    fn new(base: usize) -> Self {
+        Self {
+            base,
+            depth: base,
+            in_string: false,
+            escaped: false,
+            done: false,
+            last: b',',
+            gap: false,
+            loose: false,
+        }
+    }
+
+    /// Goes on in `text`, copies what is no blank to `tight`, and returns how far the value reaches.
+    fn advance(&mut self, text: &[u8], tight: &mut Vec<u8>) -> usize {
+        let mut at = 0;
+        while at < text.len() && !self.done && self.depth <= DEPTH_MAX {
+            if self.in_string {
+                at += self.string(&text[at..], tight);
+                continue;
+            }
+            let octet = text[at];
+            if self.depth == self.base && self.ends_scalar(octet) {
+                self.done = true;
+                break;
+            }
+            at += 1;
+            if is_blank(octet) {
+                self.gap = true;
+                continue;
+            }
+            let may_follow = matches!(self.last, b'{' | b'[' | b',' | b':')
+                || matches!(octet, b'}' | b']' | b',' | b':');
+            self.loose |= std::mem::take(&mut self.gap) && !may_follow;
+            self.last = octet;
+            tight.push(octet);
+            match octet {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    self.done = self.depth == self.base;
+                }
+                _ => {}
+            }
+        }
+        at
+    }
+
+    /// What follows a number or a name at the value's own level. A bracket that closes before one
+    /// opened ends the value too: it belongs to what the value stands in.
+    fn ends_scalar(&self, octet: u8) -> bool {
+        is_blank(octet) || matches!(octet, b',' | b':' | b'}' | b']')
+    }
+
+    fn string(&mut self, text: &[u8], tight: &mut Vec<u8>) -> usize {
+        if self.escaped {
+            self.escaped = false;
+            tight.push(text[0]);
+            return 1;
+        }
+        let Some(at) = memchr::memchr2(b'"', b'\\', text) else {
+            tight.extend(text);
+            return text.len();
+        };
+        tight.extend(&text[..=at]);
+        if text[at] == b'\\' {
+            self.escaped = true;
+        } else {
+            self.in_string = false;
+            self.done = self.depth == self.base;
+        }
+        at + 1
     }
 }
 

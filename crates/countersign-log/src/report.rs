@@ -38,23 +38,27 @@ pub fn json(report: &Report) -> Value {
 }
 
 fn dossier_text(path: &Path, report: &DossierReport) -> String {
-    let bindings = if report.bindings_asserted {
-        "bindings"
-    } else {
-        "bindings (none are stated)"
-    };
+    let mut claims = vec![
+        (Check::Structure, "structure"),
+        (Check::Identity, "identity"),
+        (Check::CheckpointSignature, "checkpoint signature"),
+        (Check::Merkle, "size and root"),
+    ];
+    if report.bindings_asserted {
+        claims.push((Check::Bindings, "key bindings"));
+    }
     let mut text = first_line(path, "dossier", &report.failures);
     let _ = writeln!(
         text,
         "  holds: {}; {} ({} intents, {} results) of {}",
-        holding(&report.failures, bindings, "checkpoint"),
+        holding(&report.failures, &claims),
         count(report.leaf_count, "leaf", "leaves"),
         report.intents,
         report.results,
-        report.cover.identity_pubkey,
+        // Any text can stand there, and a terminal would obey it.
+        report.cover.identity_pubkey.escape_debug(),
     );
-    let open = "no witness was asked: the identity could have signed another history as well";
-    text += &last_line(&report.failures, open.to_owned());
+    text += &last_line(&report.failures, unknown_of_dossier(report).to_owned());
     let _ = writeln!(
         text,
         "  root {} over {}, signed at {} ms; {}",
@@ -75,11 +79,19 @@ fn journal_text(path: &Path, report: &JournalReport, segment: Option<Segment>) -
     let identity = report
         .identity
         .map_or_else(|| "nobody".to_owned(), |identity| identity.to_string());
+    let mut claims = vec![
+        (Check::Structure, "structure"),
+        (Check::Identity, "identity"),
+        (Check::Bindings, "key bindings"),
+    ];
+    if report.heads.as_ref().is_some_and(|heads| heads.count > 0) {
+        claims.push((Check::Merkle, "signed heads"));
+    }
     let mut text = first_line(path, &what, &report.failures);
     let _ = writeln!(
         text,
         "  holds: {}; {} ({} intents, {} results) of {identity}",
-        holding(&report.failures, "bindings", "signed heads"),
+        holding(&report.failures, &claims),
         count(report.leaf_count, "leaf", "leaves"),
         report.intents,
         report.results,
@@ -107,18 +119,11 @@ fn first_line(path: &Path, what: &str, failures: &Failures) -> String {
     format!("{}: {what}, {verdict}\n", path.display())
 }
 
-/// What nothing denies, in words.
-fn holding(failures: &Failures, bindings: &str, signed: &str) -> String {
-    let checks = [
-        (Check::Structure, "structure"),
-        (Check::Identity, "identity"),
-        (Check::Bindings, bindings),
-        (Check::CheckpointSignature, "signatures"),
-        (Check::Merkle, signed),
-    ];
-    let holding: Vec<_> = checks
-        .into_iter()
-        .filter_map(|(check, name)| failures.allow(check).then_some(name))
+/// The claims that nothing denies, in words.
+fn holding(failures: &Failures, claims: &[(Check, &str)]) -> String {
+    let holding: Vec<_> = claims
+        .iter()
+        .filter_map(|(check, name)| failures.allow(*check).then_some(*name))
         .collect();
     match holding.is_empty() {
         true => "nothing".to_owned(),
@@ -134,6 +139,15 @@ fn last_line(failures: &Failures, open: String) -> String {
             format!("  does not hold: {first} (and {more} more)\n")
         }
         [first, ..] => format!("  does not hold: {first}\n"),
+    }
+}
+
+/// What a dossier cannot show.
+fn unknown_of_dossier(report: &DossierReport) -> &'static str {
+    if report.bindings_asserted {
+        "no witness was asked: the identity could have signed another history as well"
+    } else {
+        "no witness was asked, and no key binding says which sessions may write"
     }
 }
 
@@ -158,7 +172,7 @@ fn journal_details(report: &JournalReport, segment: Option<Segment>) -> Vec<Stri
     }
     if let Some(heads) = &report.heads {
         details.push(format!(
-            "{}, reproduced up to leaf {}; {} unsigned so far",
+            "{}, reproduced over the first {} leaves; {} unsigned so far",
             count(heads.count, "signed head", "signed heads"),
             heads.reproduced,
             report.unsigned_so_far()
@@ -213,12 +227,13 @@ fn calls_text(calls: &CallsReport) -> Vec<String> {
         })
         .collect();
     let counted = [
+        (calls.carried_on, "intents that the next segment took over"),
         (calls.unnamed_open, "intents open that nobody named"),
         (calls.unpaired, "results whose intent nobody named"),
         (calls.unreadable_lines, "unreadable lines about calls"),
     ];
     let counted = counted.into_iter().filter(|(number, _)| *number > 0);
-    lines.extend(counted.map(|(number, what)| format!("{number} {what}")));
+    lines.extend(counted.map(|(number, what)| format!("{what}: {number}")));
     lines
 }
 
@@ -295,6 +310,8 @@ fn calls_json(calls: &CallsReport) -> Value {
         "open": intents(&calls.open),
         "doubly_answered": intents(&calls.doubly_answered),
         "lost": intents(&calls.lost),
+        "carried_in": intents(&calls.carried_in),
+        "carried_on": calls.carried_on,
         "unpaired": calls.unpaired,
         "unnamed_open": calls.unnamed_open,
         "unreadable_lines": calls.unreadable_lines,

@@ -104,6 +104,8 @@ pub enum Fault {
     Unbound,
     /// The leaf is not by the session that the last binding before it opened.
     NotTheOpenSession,
+    /// The leaf is by one session more than can be told apart.
+    TooManySessions,
     /// The leaf is later than its session was allowed to write.
     AfterSession {
         /// Unix milliseconds of the session's end.
@@ -176,10 +178,13 @@ impl std::fmt::Display for Fault {
             Self::NotTheOpenSession => {
                 f.write_str("its session key is not the one that the last key binding opened")
             }
+            Self::TooManySessions => f.write_str(
+                "by one session more than the 1,048,576 that can be told apart; verify the journal itself",
+            ),
             Self::AfterSession { not_after_ms } => {
                 write!(f, "written after its session ended at {not_after_ms} ms")
             }
-            Self::BindingOfAnother(identity) => write!(f, "signed by another identity, {identity}"),
+            Self::BindingOfAnother(identity) => write!(f, "signed by another identity, {}", identity.escape_debug()),
             Self::BindingSignature => {
                 f.write_str("the identity's signature under the key binding is wrong")
             }
@@ -200,6 +205,7 @@ impl std::fmt::Display for Fault {
                 f.write_str("the checkpoint was signed by another identity than the dossier names")
             }
             Self::NotPinned(identity) => {
+                let identity = identity.escape_debug();
                 write!(
                     f,
                     "written by {identity}, which is not the identity asked for"
@@ -267,6 +273,7 @@ impl Fault {
             | Self::SegmentLink(_) => Check::Structure,
             Self::Unbound
             | Self::NotTheOpenSession
+            | Self::TooManySessions
             | Self::AfterSession { .. }
             | Self::BindingOfAnother(_)
             | Self::BindingSignature

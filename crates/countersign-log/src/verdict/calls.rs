@@ -58,8 +58,23 @@ pub struct CallsReport {
     pub unpaired: u64,
     /// Intents minus results of sessions that keep no file: nobody can say which.
     pub unnamed_open: u64,
+    /// Intents of earlier segments that were open when this segment began.
+    pub carried_in: Intents,
+    /// Intents that were open when this segment ended and that the next one took over.
+    pub carried_on: u64,
     /// Lines that are none of the above; a torn last line is not counted.
     pub unreadable_lines: u64,
+}
+
+impl CallsReport {
+    /// What the next segment took over is for that segment to account for.
+    pub(super) fn hand_over(&mut self, taken: &Intents) {
+        self.carried_on = taken.count.min(self.open.count);
+        self.open.count -= self.carried_on;
+        self.open
+            .places
+            .retain(|place| !taken.places.contains(place));
+    }
 }
 
 enum Entry {
@@ -279,6 +294,7 @@ impl<'r> Calls<'r> {
         match entry {
             Entry::Session { key, .. } => self.keeper = Some(key),
             Entry::Carried { intent, .. } => {
+                self.report.carried_in.add(intent);
                 self.open.insert(intent);
             }
             Entry::Lost { intents, .. } => {

@@ -6,7 +6,8 @@ use super::sessions::Sessions;
 use super::{Failures, Fault, Place};
 use crate::dossier::{Cover, DossierError, Part, read};
 use crate::hash::Hash;
-use crate::leaf::{Kind, Leaf, LeafFault};
+use crate::hex;
+use crate::leaf::{Kind, LeafFault};
 use crate::tree::Frontier;
 
 /// What was found in a dossier.
@@ -44,9 +45,21 @@ pub fn verify_dossier(
     let mut sessions = Sessions::default();
     let mut failures = Failures::default();
     let cover = read(input, &mut |part| match part {
+        Part::Plain(leaf) => {
+            sessions.leaf(
+                checks.frontier.size(),
+                Some(leaf.session),
+                leaf.timestamp_ms,
+            );
+            checks.push(leaf.index, Some(leaf.kind), leaf.hash(), &mut failures);
+        }
         Part::Leaf(leaf) => {
-            sessions.leaf(checks.frontier.size(), &leaf);
-            checks.leaf(&leaf, &mut failures);
+            let key = hex::decode_lowercase(leaf.session_pubkey.as_bytes()).ok();
+            sessions.leaf(checks.frontier.size(), key, leaf.timestamp_ms);
+            if let Err(fault) = leaf.check(leaf.index) {
+                failures.add(checks.place(), Fault::Structure(fault));
+            }
+            checks.push(leaf.index, leaf.kind(), leaf.hash(), &mut failures);
         }
         Part::Binding(binding) => sessions.binding(&binding, &mut failures),
         Part::Revocation(revocation) => sessions.revocation(&revocation, &mut failures),
@@ -108,28 +121,25 @@ struct Leaves {
 }
 
 impl Leaves {
-    fn leaf(&mut self, leaf: &Leaf, failures: &mut Failures) {
-        let position = self.frontier.size();
-        let place = Place::Leaf {
-            position,
+    fn place(&self) -> Place {
+        Place::Leaf {
+            position: self.frontier.size(),
             line: None,
-        };
-        if leaf.index != self.next {
-            let index = leaf.index;
-            failures.add(
-                place,
-                Fault::Structure(LeafFault::Position { index, position }),
-            );
         }
-        if let Err(fault) = leaf.check(leaf.index) {
-            failures.add(place, Fault::Structure(fault));
+    }
+
+    fn push(&mut self, index: u64, kind: Option<Kind>, hash: Hash, failures: &mut Failures) {
+        if index != self.next {
+            let position = self.frontier.size();
+            let fault = LeafFault::Position { index, position };
+            failures.add(self.place(), Fault::Structure(fault));
         }
-        self.next = leaf.index.wrapping_add(1);
-        match leaf.kind() {
+        self.next = index.wrapping_add(1);
+        match kind {
             Some(Kind::Intent) => self.intents += 1,
             Some(Kind::Result) => self.results += 1,
             _ => {}
         }
-        self.frontier.push(leaf.hash());
+        self.frontier.push(hash);
     }
 }

@@ -132,6 +132,7 @@ pub fn verify_journal(
         frontier: Frontier::default(),
         next_index: 0,
         session: None,
+        accused: None,
         sessions: 0,
         intents: 0,
         results: 0,
@@ -294,6 +295,8 @@ struct Pass<'r> {
     /// leaf that follows.
     next_index: u64,
     session: Option<Session>,
+    /// The key whose leaves were last found at fault: a run of them is one fault.
+    accused: Option<[u8; 32]>,
     lowest_session: u64,
     sessions: u64,
     intents: u64,
@@ -393,7 +396,9 @@ impl Pass<'_> {
             Some(_) => Fault::NotTheOpenSession,
             None => Fault::Unbound,
         };
-        self.failures.add(self.place(line), fault);
+        if self.accused.replace(*key).as_ref() != Some(key) {
+            self.failures.add(self.place(line), fault);
+        }
     }
 
     fn push(
@@ -429,7 +434,8 @@ impl Pass<'_> {
     fn binding(&mut self, binding: &KeyBinding, line: u64) {
         let place = Place::Line(line);
         let signer = PublicKey::from_hex(&binding.identity_pubkey).ok();
-        if signer != self.identity {
+        // Without a header nobody knows whose journal it is; that is reported already.
+        if self.identity.is_some() && signer != self.identity {
             let fault = Fault::BindingOfAnother(binding.identity_pubkey.clone());
             self.failures.add(place, fault);
         }
@@ -445,6 +451,7 @@ impl Pass<'_> {
         }
         self.lowest_session = binding.session_number.saturating_add(1);
         self.sessions += 1;
+        self.accused = None;
         // A key that is not hex cannot verify, so that is reported already.
         self.session = PublicKey::from_hex(&binding.session_pubkey)
             .ok()

@@ -27,6 +27,9 @@ pub(super) struct Lines<'r> {
     start: usize,
     end: usize,
     number: u64,
+    /// The end was reached. What a writer appends after that is not read: it would look like a line
+    /// of its own, and be the rest of one.
+    ended: bool,
 }
 
 impl<'r> Lines<'r> {
@@ -37,6 +40,7 @@ impl<'r> Lines<'r> {
             start: 0,
             end: 0,
             number: 0,
+            ended: false,
         }
     }
 
@@ -59,7 +63,8 @@ impl<'r> Lines<'r> {
                     format!("line {} is longer than 16 MiB", self.number + 1),
                 ));
             }
-            if self.fill()? == 0 {
+            self.ended = self.ended || self.fill()? == 0;
+            if self.ended {
                 return Ok((searched > 0).then(|| self.lend(searched, false)));
             }
         }

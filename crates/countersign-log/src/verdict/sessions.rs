@@ -3,12 +3,15 @@
 //! A session is kept as its first leaf and its latest time, so leaves can be forgotten as they pass.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::{Failures, Fault, Place};
 use crate::checkpoint::Checkpoint;
-use crate::hex;
 use crate::keys::{KeyBinding, PublicKey, Revocation};
-use crate::leaf::Leaf;
+
+/// Sessions that are told apart: a million starts of a writer, in some 100 MB. Only a text made to
+/// fill memory has more.
+const SESSIONS_MAX: usize = 1 << 20;
 
 /// What is kept of a session: about 100 octets with its place in the map.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ pub(super) struct Sessions {
     latest_leaf_ms: u64,
     revoked_ms: Option<u64>,
     revoked_size: Option<u64>,
+    /// The first leaf that came when there was no room for its session.
+    crowded_out: Option<u64>,
     /// Who signed bindings and revocations; more than one is a fault whoever the dossier is by.
     signers: Signers,
 }
@@ -60,18 +65,23 @@ impl Signers {
 }
 
 impl Sessions {
-    pub(super) fn leaf(&mut self, position: u64, leaf: &Leaf) {
-        self.latest_leaf_ms = self.latest_leaf_ms.max(leaf.timestamp_ms);
+    /// Takes note of a leaf; `key` is its session's, if that is hex.
+    pub(super) fn leaf(&mut self, position: u64, key: Option<[u8; 32]>, timestamp_ms: u64) {
+        self.latest_leaf_ms = self.latest_leaf_ms.max(timestamp_ms);
         // A key that is not hex is a fault of structure, and reported as one.
-        let Ok(key) = hex::decode_lowercase(leaf.session_pubkey.as_bytes()) else {
+        let Some(key) = key else {
             return;
         };
-        let wrote = &mut self.by_key.entry(key).or_default().wrote;
+        let Some(session) = self.session(key) else {
+            self.crowded_out.get_or_insert(position);
+            return;
+        };
+        let wrote = &mut session.wrote;
         let wrote = wrote.get_or_insert(Wrote {
             first_leaf: position,
             latest_ms: 0,
         });
-        wrote.latest_ms = wrote.latest_ms.max(leaf.timestamp_ms);
+        wrote.latest_ms = wrote.latest_ms.max(timestamp_ms);
     }
 
     pub(super) fn binding(&mut self, binding: &KeyBinding, failures: &mut Failures) {
@@ -82,10 +92,23 @@ impl Sessions {
             failures.add(place, Fault::BindingSignature);
         }
         // A binding whose key is not hex does not verify either, so it is already reported.
-        if let Ok(key) = PublicKey::from_hex(&binding.session_pubkey) {
-            self.by_key.entry(key.0).or_default().bound = Some(Bound {
+        // One that finds no room bound no leaf before it, and leaves after it find none either.
+        if let Ok(key) = PublicKey::from_hex(&binding.session_pubkey)
+            && let Some(session) = self.session(key.0)
+        {
+            session.bound = Some(Bound {
                 not_after_ms: binding.not_after_ms,
             });
+        }
+    }
+
+    /// What is kept of the session of `key`, if there is room.
+    fn session(&mut self, key: [u8; 32]) -> Option<&mut Session> {
+        let full = self.by_key.len() >= SESSIONS_MAX;
+        match self.by_key.entry(key) {
+            Entry::Occupied(session) => Some(session.into_mut()),
+            Entry::Vacant(_) if full => None,
+            Entry::Vacant(room) => Some(room.insert(Session::default())),
         }
     }
 
@@ -129,6 +152,10 @@ impl Sessions {
             if !signer.eq_ignore_ascii_case(identity) {
                 failures.add(*place, Fault::BindingOfAnother(signer.clone()));
             }
+        }
+        if let Some(position) = self.crowded_out {
+            let line = None;
+            failures.add(Place::Leaf { position, line }, Fault::TooManySessions);
         }
         let mut faults: Vec<_> = self.by_key.values().filter_map(Session::fault).collect();
         faults.sort_unstable_by_key(|(first_leaf, _)| *first_leaf);

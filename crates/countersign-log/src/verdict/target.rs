@@ -2,7 +2,7 @@
 //!
 //! Any segment stands for its set, and a folder for all journals in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::tree::TreeHead;
 /// Octets of signed heads that are read: tens of thousands, where a journal keeps 1,000 and one a day.
 const HEADS_OCTETS_MAX: u64 = 64 << 20;
 
-/// Salts that are searched for the first payload's, which stands first.
-const SALTS_SEARCHED: usize = 64;
+/// Octets of salts that are searched for the first payload's, which stands first.
+const SALTS_OCTETS_MAX: u64 = 4096;
 
 /// Octets that tell a journal from a dossier: more than a header has.
 const HEADER_OCTETS_MAX: u64 = 4096;
@@ -32,6 +32,16 @@ pub enum Target {
     Dossier(PathBuf),
     /// A journal: its segments by number, from 0; one if it never rotated.
     Journal(BTreeMap<u64, PathBuf>),
+}
+
+impl Target {
+    /// Its first file, which stands for it.
+    fn first(&self) -> &Path {
+        match self {
+            Self::Dossier(path) => path,
+            Self::Journal(segments) => segments.values().next().expect("a journal is a file"),
+        }
+    }
 }
 
 /// Why there is no verdict.
@@ -84,10 +94,14 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Unreadable {
 /// A path cannot be read, or is a folder without journals.
 pub fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Unreadable> {
     let mut targets = Vec::new();
-    let mut add = |target| {
-        if !targets.contains(&target) {
+    let mut known = BTreeSet::new();
+    let mut add = |target: Target| {
+        let first = target.first();
+        let file = fs::canonicalize(first).map_err(unreadable(first))?;
+        if known.insert(file) {
             targets.push(target);
         }
+        Ok(())
     };
     for path in paths {
         let kind = fs::metadata(path).map_err(unreadable(path))?;
@@ -98,12 +112,12 @@ pub fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Unreadable> {
                 return Err(Unreadable { path, why });
             }
             for journal in journals {
-                add(set_of(&journal).map_err(unreadable(&journal))?);
+                add(set_of(&journal).map_err(unreadable(&journal))?)?;
             }
         } else if is_journal(path).map_err(unreadable(path))? {
-            add(set_of(path).map_err(unreadable(path))?);
+            add(set_of(path).map_err(unreadable(path))?)?;
         } else {
-            add(Target::Dossier(path.clone()));
+            add(Target::Dossier(path.clone()))?;
         }
     }
     Ok(targets)
@@ -242,29 +256,17 @@ fn verify_set(
     pinned: Option<&str>,
 ) -> Result<Vec<Report>, Unreadable> {
     let mut reports: Vec<Report> = Vec::new();
-    let mut before: Option<(u64, JournalReport)> = None;
+    let mut last = 0;
     for (&number, path) in segments {
         let mut report = verify_segment(path, number, pinned).map_err(unreadable(path))?;
-        let segment = match &before {
-            None => None,
-            Some((last, before)) => {
-                let follows = *last + 1 == number;
-                let link_checked = follows
-                    && check_link(path, number, before, &mut report).map_err(unreadable(path))?;
-                if !follows {
-                    let missing = Fault::SegmentMissing(last + 1);
-                    report.failures.add(Place::Whole, missing);
-                }
-                if before.identity != report.identity {
-                    report.failures.add(Place::Whole, Fault::SegmentOfAnother);
-                }
-                Some(Segment {
-                    number,
-                    link_checked,
-                })
+        let segment = match reports.last_mut() {
+            Some(Report::Journal { report: before, .. }) => {
+                let joined = join(path, last, before, number, &mut report);
+                Some(joined.map_err(unreadable(path))?)
             }
+            _ => None,
         };
-        before = Some((number, report.clone()));
+        last = number;
         reports.push(Report::Journal {
             path: path.clone(),
             report,
@@ -274,13 +276,45 @@ fn verify_set(
     Ok(reports)
 }
 
+/// Compares a segment with the one `before` it, which has the number `last`.
+fn join(
+    path: &Path,
+    last: u64,
+    before: &mut JournalReport,
+    number: u64,
+    report: &mut JournalReport,
+) -> io::Result<Segment> {
+    let follows = last + 1 == number;
+    if !follows {
+        let missing = Fault::SegmentMissing(last + 1);
+        report.failures.add(Place::Whole, missing);
+    }
+    if before.identity != report.identity {
+        report.failures.add(Place::Whole, Fault::SegmentOfAnother);
+    }
+    if let (Some(before), Some(calls)) = (&mut before.calls, &report.calls) {
+        before.hand_over(&calls.carried_in);
+    }
+    Ok(Segment {
+        number,
+        link_checked: follows && check_link(path, number, before, report)?,
+    })
+}
+
 fn verify_segment(path: &Path, number: u64, pinned: Option<&str>) -> io::Result<JournalReport> {
     let heads = open_sidecar(path, "heads")?;
     let heads = match heads {
         None => None,
         Some(file) => {
             let mut text = Vec::new();
-            file.take(HEADS_OCTETS_MAX).read_to_end(&mut text)?;
+            let length = file.take(HEADS_OCTETS_MAX + 1).read_to_end(&mut text)?;
+            if length as u64 > HEADS_OCTETS_MAX {
+                // Reading only the first of them would miss the newest, and with it a cut.
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "its file of signed heads is larger than 64 MiB",
+                ));
+            }
             Some(text)
         }
     };
@@ -324,10 +358,8 @@ fn check_link(
         root: before.root,
     };
     let payload = segment_payload(number, previous);
-    for line in BufReader::new(salts.take(HEADS_OCTETS_MAX))
-        .split(b'\n')
-        .take(SALTS_SEARCHED)
-    {
+    let salts = BufReader::new(salts.take(SALTS_OCTETS_MAX));
+    for line in salts.split(b'\n') {
         let line = line?;
         let read = || {
             let members = Members::read(&line, &FIELDS).ok()?;
