@@ -56,7 +56,7 @@ use head_note::SignedAt;
 use lock::Lock;
 use reserve::Reserve;
 use segment::{Segment, Start, Started};
-use store::Disk;
+use store::{Disk, Medium};
 
 /// After a rotation that failed, this many more leaves are written before it is tried again.
 const ROTATE_AGAIN_AFTER: u64 = 1_000;
@@ -190,23 +190,27 @@ pub struct SignedHead {
     pub note: String,
     segment: u32,
     copy: Option<PathBuf>,
+    heads: Arc<Medium>,
 }
 
 impl SignedHead {
-    /// Writes the copy beside the key, if one is kept there. Slow (it syncs): hold no lock.
+    /// Writes the copy beside the key, if one is kept there. Slow (it syncs): hold no lock. The list of
+    /// heads goes to the disk first: were only the copy there after a power cut, the next start would
+    /// take the journal for robbed of its heads.
     ///
     /// # Errors
     /// What the system said; the copy is then as it was.
     pub fn keep(&self) -> Result<(), WriteError> {
-        match &self.copy {
-            None => Ok(()),
-            Some(path) => heads::write_copy(path, self.segment, &self.note).map_err(|error| {
-                WriteError::Lost {
-                    path: path.clone(),
-                    error,
-                }
-            }),
-        }
+        let Some(path) = &self.copy else {
+            return Ok(());
+        };
+        self.heads
+            .sync()
+            .and_then(|()| heads::write_copy(path, self.segment, &self.note))
+            .map_err(|error| WriteError::Lost {
+                path: path.clone(),
+                error,
+            })
     }
 }
 
@@ -273,9 +277,10 @@ impl Journal {
         let started = Segment::start(
             lock,
             &path,
+            opening.seal,
             Start {
+                base: &base,
                 number,
-                seal: opening.seal,
                 session,
                 now_ms: opening.now_ms,
                 key_head: opening.key_head,
@@ -577,7 +582,7 @@ impl Journal {
             time_ms: now_ms,
         };
         self.segment.nodes.flush();
-        let note = self
+        let (note, heads) = self
             .segment
             .heads
             .sign(&self.identity, signed)
@@ -590,6 +595,7 @@ impl Journal {
             note,
             segment: self.segment.number,
             copy: self.key_head.clone(),
+            heads,
         })
     }
 
@@ -653,6 +659,7 @@ impl Journal {
     /// The journal is closed all the same, as after a crash.
     pub fn close(mut self, now_ms: u64) -> Result<Option<SignedHead>, WriteError> {
         self.sync()?;
+        self.segment.nodes.flush();
         let signed = self.sign_head(now_ms)?;
         if let Some(head) = &signed {
             head.keep()?;
@@ -738,15 +745,15 @@ impl Journal {
             Seal::Sealed(Identity::from_seed(&seed))
         };
         let start = Start {
+            base: &self.base,
             number,
-            seal,
             session: self.session,
             now_ms: self.last_timestamp_ms,
             key_head: None,
             accept_head: None,
             disk: &self.disk,
         };
-        let Started { segment, .. } = Segment::start(lock, &path, start)?;
+        let Started { segment, .. } = Segment::start(lock, &path, seal, start)?;
         Ok(segment)
     }
 

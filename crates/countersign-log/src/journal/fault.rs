@@ -237,7 +237,7 @@ impl WriteError {
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
 }
 

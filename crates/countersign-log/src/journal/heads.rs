@@ -7,11 +7,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::fault::JournalError;
 use super::head_note::{self, SignedAt};
 use super::lines::Lines;
-use super::store::{Disk, Store};
+use super::store::{Disk, Medium, Store};
 use crate::hash::Hash;
 use crate::json::Members;
 use crate::keys::{Identity, PublicKey};
@@ -113,23 +114,37 @@ impl Heads {
         &self.path
     }
 
-    /// Signs a head and appends it. The journal must be on disk up to its size.
-    pub(super) fn sign(&mut self, identity: &Identity, signed: SignedAt) -> io::Result<String> {
+    /// Signs a head and appends it; gives the note, and the file in which it stands. The journal must
+    /// be on disk up to the head's size.
+    pub(super) fn sign(
+        &mut self,
+        identity: &Identity,
+        signed: SignedAt,
+    ) -> io::Result<(String, Arc<Medium>)> {
         let note = head_note::sign(identity, signed);
         let mut line = serde_json::to_string(&note).expect("a string is JSON");
         line.push('\n');
         let store = match &mut self.store {
             Some(store) => store,
-            none => none.insert(Store::open(self.path.clone(), &self.disk, self.good)?),
+            none => {
+                let is_new = !self.path.exists();
+                let store = none.insert(Store::open(self.path.clone(), &self.disk, self.good)?);
+                if is_new {
+                    super::sync_folder_of(&self.path)?;
+                }
+                store
+            }
         };
         store.append(line.as_bytes())?;
+        let medium = store.medium().clone();
         self.good = store.good();
         self.newest = Some(signed);
         self.lines += 1;
         if self.lines >= self.lines_kept + REWRITE_AFTER {
-            self.thin_out()?;
+            // The head is signed and kept either way; a list that is too long is thinned out later.
+            let _ = self.thin_out();
         }
-        Ok(note)
+        Ok((note, medium))
     }
 
     /// Rewrites the file with the newest heads and the first of each day.
@@ -160,10 +175,10 @@ impl Heads {
             .map_err(io::IntoInnerError::into_error)?
             .sync_all()?;
         fs::rename(&temporary, &self.path)?;
-        super::sync_folder_of(&self.path)?;
-        self.store = Some(Store::open(self.path.clone(), &self.disk, octets)?);
+        // The next head opens the new file.
+        self.store = None;
         (self.good, self.lines, self.lines_kept) = (octets, kept, kept);
-        Ok(())
+        super::sync_folder_of(&self.path)
     }
 }
 

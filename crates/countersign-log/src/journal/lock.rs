@@ -51,9 +51,12 @@ pub(super) struct Lock {
     lock_path: PathBuf,
     /// This process made the journal's file.
     pub(super) created: bool,
-    /// Dropping the lock removes the journal with its sidecars: so for a journal that this process
-    /// made, until it is fully there.
+    /// Dropping the lock removes the journal with the sidecars that came after it: so for a journal
+    /// that this process made, until it is fully there.
     pub(super) remove: bool,
+    /// Sidecars that were there before the journal was made, such as the heads of one that someone
+    /// removed: evidence, which is never removed with a new journal.
+    earlier: Vec<&'static str>,
 }
 
 /// What a try to take the lock came to.
@@ -68,10 +71,17 @@ impl Lock {
     pub(super) fn take(path: &Path, wait: Duration) -> Result<Self, JournalError> {
         let mut tries_left = wait.as_millis() / RETRY_EVERY.as_millis();
         let mut replaced = 0;
+        let earlier = super::SIDECARS
+            .into_iter()
+            .filter(|name| super::sidecar(path, name).exists())
+            .collect();
         let mut created = false;
         loop {
             match Self::try_take(path, &mut created)? {
-                Try::Taken(lock) => return Ok(lock),
+                Try::Taken(mut lock) => {
+                    lock.earlier = earlier;
+                    return Ok(lock);
+                }
                 Try::Replaced if replaced < REPLACED_MAX => replaced += 1,
                 Try::Replaced => {
                     return Err(JournalError::Locked {
@@ -131,6 +141,7 @@ impl Lock {
             lock_path,
             created: *created,
             remove: *created,
+            earlier: Vec::new(),
         }))
     }
 }
@@ -140,6 +151,9 @@ impl Drop for Lock {
         if self.remove {
             // Still locked, so nobody can be writing; whoever waits finds that the file is gone.
             for name in super::SIDECARS {
+                if self.earlier.contains(&name) {
+                    continue;
+                }
                 let _ = fs::remove_file(super::sidecar(&self.path, name));
             }
             let _ = fs::remove_file(&self.path);

@@ -101,8 +101,9 @@ pub(super) fn payload(number: u32, previous: Head) -> Vec<u8> {
 /// What a start needs besides the locked file.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
+    /// The path of segment 0.
+    pub(super) base: &'a Path,
     pub(super) number: u32,
-    pub(super) seal: Seal,
     pub(super) session: PublicKey,
     pub(super) now_ms: u64,
     /// Where the newest head is also kept.
@@ -147,17 +148,18 @@ impl Segment {
     pub(super) fn start(
         lock: Lock,
         path: &Path,
+        seal: Seal,
         start: Start<'_>,
     ) -> Result<Started, JournalError> {
         let file = lock.file().clone();
-        let header = read_header(&file, path, &start.seal)?;
-        let unsealed = match (&header, &start.seal) {
+        let header = read_header(&file, path, &seal)?;
+        let unsealed = match (&header, &seal) {
             (Some(header), _) => header.is_unsealed(),
             (None, seal) => matches!(seal, Seal::Unsealed { .. }),
         };
         let first_session = header.as_ref().map(|header| header.session_number + 1);
         let is_new = header.is_none();
-        let identity = match (header, start.seal) {
+        let identity = match (header, seal) {
             (Some(header), seal) => header.identity(seal, path)?,
             (None, Seal::Sealed(identity)) => identity,
             (None, Seal::Unsealed { seed }) => Identity::from_seed(&seed),
@@ -165,7 +167,7 @@ impl Segment {
         let heads = Heads::read(path, identity.public(), start.disk)?;
         let mut nodes = Nodes::open(&sidecar(path, "tree"))
             .map_err(JournalError::io("open", &sidecar(path, "tree")))?;
-        let kept_heads = KeptHeads::read(path, start.number, &heads, start.key_head, &identity)?;
+        let kept_heads = KeptHeads::read(&start, &heads, identity.public())?;
         let replay = resume::replay(
             (!is_new).then_some(&*file),
             path,
@@ -196,6 +198,9 @@ impl Segment {
             start.disk,
         )?;
         let calls = open_calls(path, &replay, start.session, start.disk)?;
+        if is_new {
+            sync_folder_of(path).map_err(JournalError::io("sync the folder of", path))?;
+        }
         let mut leaves = Store::over(file, path.to_owned(), start.disk, kept)
             .map_err(JournalError::io("cut the torn end of", path))?;
         let session_number = first_session.map_or(0, |first| first.max(replay.session_number + 1));
@@ -324,29 +329,24 @@ struct KeptHeads {
 }
 
 impl KeptHeads {
-    fn read(
-        path: &Path,
-        number: u32,
-        heads: &Heads,
-        key_head: Option<&Path>,
-        identity: &Identity,
-    ) -> Result<Self, JournalError> {
+    fn read(start: &Start<'_>, heads: &Heads, identity: PublicKey) -> Result<Self, JournalError> {
         let mut kept = Self {
             copy: None,
             copy_is_broken: false,
             gone: false,
         };
-        let Some(copy_path) = key_head else {
+        let Some(copy_path) = start.key_head else {
             return Ok(kept);
         };
-        let Some(copy) = Copy::read(copy_path, identity.public())? else {
+        let Some(copy) = Copy::read(copy_path, identity)? else {
             return Ok(kept);
         };
+        let number = start.number;
         kept.copy = Some((copy_path.to_owned(), copy.signed.head));
         if copy.segment < number {
             // The last head of an earlier segment; its own list must still end in it.
-            let earlier = earlier_segment(path, number, copy.segment);
-            let earlier = Heads::read(&earlier, identity.public(), &Disk::Real)?.newest;
+            let earlier = segment_path(start.base, copy.segment);
+            let earlier = Heads::read(&earlier, identity, &Disk::Real)?.newest;
             kept.copy_is_broken = !earlier.is_some_and(|earlier| {
                 earlier.head == copy.signed.head || earlier.head.size > copy.signed.head.size
             });
@@ -415,13 +415,6 @@ impl KeptHeads {
     }
 }
 
-/// The path of segment `wanted`, seen from that of segment `number`.
-fn earlier_segment(path: &Path, number: u32, wanted: u32) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let base = name.replacen(&format!(".{number:04}"), "", 1);
-    segment_path(&path.with_file_name(base), wanted)
-}
-
 /// The longest file that can be a torn header.
 const TORN_HEADER_OCTETS_MAX: u64 = 4 << 10;
 
@@ -450,7 +443,7 @@ fn read_header(file: &File, path: &Path, seal: &Seal) -> Result<Option<Header>, 
     resume::header(file, path)
 }
 
-/// Writes the header of a new journal and makes it and its name durable.
+/// Writes the header of a new journal and makes it durable.
 fn begin(
     lock: &Lock,
     path: &Path,
@@ -464,8 +457,7 @@ fn begin(
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&header::line(identity, unsealed))?;
-        file.sync_all()?;
-        sync_folder_of(path)
+        file.sync_all()
     };
     write().map_err(JournalError::io("write", path))?;
     if lock.created {

@@ -469,6 +469,21 @@ fn what_cannot_be_a_journal_is_refused_in_one_line_and_left_as_it_was() {
 }
 
 #[test]
+fn a_line_above_the_cap_is_refused_without_being_read_into_memory_whole() {
+    let (_folder, path) = folder();
+    drop(open(&path));
+    let mut octets = std::fs::read(&path).unwrap();
+    octets.resize(octets.len() + (40 << 20), b'x');
+    std::fs::write(&path, &octets).unwrap();
+    let refused = Journal::open(opening(&path)).unwrap_err().to_string();
+    assert!(
+        refused.contains("line 3 is longer than 16 MiB"),
+        "{refused}"
+    );
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), octets.len() as u64);
+}
+
+#[test]
 fn a_discarded_new_journal_leaves_nothing_behind_and_one_with_leaves_stays() {
     let (folder, path) = folder();
     let count = || std::fs::read_dir(folder.path()).unwrap().count();

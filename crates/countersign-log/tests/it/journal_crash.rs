@@ -98,6 +98,7 @@ fn a_crash_at_any_octet_of_the_sidecars_writes_keeps_every_leaf() {
         assert_goes_on(&written, [written.files[0].1.len(), length, calls]);
     }
     for length in written.files[2].2..=calls {
+        assert_goes_on(&written, [written.files[0].2, salts, length]);
         assert_goes_on(&written, [written.files[0].1.len(), salts, length]);
     }
 }

@@ -147,6 +147,27 @@ fn w29_without_its_heads_a_journal_is_refused_when_one_is_kept_beside_the_key() 
 }
 
 #[test]
+fn w29_a_removed_journal_is_missed_by_its_heads_which_stay_as_evidence() {
+    let (_folder, path) = folder();
+    let (mut journal, _) = open(&path);
+    call(&mut journal, 0);
+    journal.close(NOW_MS).unwrap();
+    let heads = std::fs::read(side(&path, "heads")).unwrap();
+    for file in [path.clone(), side(&path, "salts")] {
+        std::fs::remove_file(file).unwrap();
+    }
+    for _ in 0..2 {
+        let refused = Journal::open(opening(&path)).unwrap_err();
+        assert!(
+            matches!(refused, JournalError::HeadNotReproduced(_)),
+            "{refused}"
+        );
+        assert_eq!(std::fs::read(side(&path, "heads")).unwrap(), heads);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
 fn w29_cut_back_together_with_its_heads_a_journal_is_refused_by_the_copy_beside_the_key() {
     let (folder, path) = folder();
     let copy = folder.path().join("key.head");
