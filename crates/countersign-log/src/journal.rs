@@ -17,13 +17,17 @@ mod folder;
 mod head_note;
 mod header;
 mod heads;
+mod kept_heads;
 mod lines;
 mod lock;
 mod nodes;
+mod opening;
 mod reserve;
 mod resume;
+mod rotation;
 mod salts;
 mod segment;
+mod signed_head;
 mod store;
 mod sync;
 #[cfg(test)]
@@ -34,7 +38,6 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use calls::{OpenIntents, Place};
 pub use fault::{HeadFault, JournalError, WriteError};
@@ -42,7 +45,9 @@ pub use folder::{EARLIER_RUNS_MAX, RunHead, earlier_heads, is_folder, run_path};
 pub use header::Seal;
 pub use heads::Head;
 pub use lock::{LOCK_WAIT, Owner};
+pub use opening::{Opened, Opening, Warning};
 pub use segment::{Limits, newest_segment, segment_path};
+pub use signed_head::SignedHead;
 pub use sync::{SyncScope, SyncTarget};
 
 use crate::checkpoint::Checkpoint;
@@ -55,11 +60,8 @@ use calls::OPEN_MAX;
 use head_note::SignedAt;
 use lock::Lock;
 use reserve::Reserve;
-use segment::{Segment, Start, Started};
-use store::{Disk, Medium};
-
-/// After a rotation that failed, this many more leaves are written before it is tried again.
-const ROTATE_AGAIN_AFTER: u64 = 1_000;
+use segment::{Segment, Start};
+use store::Disk;
 
 /// The sidecars that a writer makes, by what is added to the journal's name.
 const SIDECARS: [&str; 5] = ["salts", "calls", "tree", "heads", "reserve"];
@@ -81,137 +83,6 @@ fn folder_of(path: &Path) -> &Path {
 
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
-}
-
-/// Everything that a start is given: nothing random or timely is found out here.
-pub struct Opening<'a> {
-    /// The journal's file. Its folder must exist.
-    pub path: &'a Path,
-    /// Whose journal it is.
-    pub seal: Seal,
-    /// 32 fresh random octets: the key of this session, and the salts of segment leaves.
-    pub session_seed: [u8; 32],
-    /// Unix milliseconds.
-    pub now_ms: u64,
-    /// Where the newest head is also kept, beside the key.
-    pub key_head: Option<&'a Path>,
-    /// The head that the journal now has, to go on although it does not reproduce what was signed.
-    pub accept_head: Option<Head>,
-    /// How long to wait while another process holds the journal; [`LOCK_WAIT`] is right for hosts.
-    pub lock_wait: Duration,
-    /// When to go on in the next segment.
-    pub limits: Limits,
-}
-
-impl std::fmt::Debug for Opening<'_> {
-    /// Without the seeds.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opening")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a start found.
-#[derive(Debug)]
-pub struct Opened {
-    /// This process made the journal.
-    pub created: bool,
-    /// The segment that is written now.
-    pub segment: u32,
-    /// Leaves in this segment.
-    pub leaves: u64,
-    /// Number of this session in this segment.
-    pub session_number: u64,
-    /// Torn lines that were cut off the end: 0 or 1.
-    pub dropped_lines: u64,
-    /// Calls without an outcome, for [`Journal::stage_lost`].
-    pub open_intents: OpenIntents,
-    /// What the operator should be told.
-    pub warnings: Vec<Warning>,
-}
-
-/// Something about a journal that does not keep it from being used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// The seed stands in the journal's header.
-    Unsealed,
-    /// An empty file, or one with only a torn header, was made into a new journal.
-    MadeAnew {
-        /// Salts of leaves that are gone.
-        salts_moved_to: Option<PathBuf>,
-    },
-    /// Earlier leaves can be neither disclosed nor forgotten.
-    SaltsMissing,
-    /// The last head was torn, and cut off.
-    HeadTorn,
-    /// The operator accepted a journal that is not the one that was signed.
-    HeadAccepted {
-        /// What the journal is.
-        head: Head,
-        /// Why it would have been refused.
-        instead: String,
-    },
-}
-
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unsealed => f.write_str(
-                "the journal is unsealed: whoever can read it has the seed and can sign in its name",
-            ),
-            Self::MadeAnew {
-                salts_moved_to: None,
-            } => f.write_str("the journal was empty, as after a crash, and was made anew"),
-            Self::MadeAnew {
-                salts_moved_to: Some(path),
-            } => write!(
-                f,
-                "the journal was empty though it had leaves before, and was made anew; their salts are now in {}",
-                path.display()
-            ),
-            Self::SaltsMissing => f.write_str(
-                "the salts are gone: earlier leaves can be neither disclosed nor forgotten",
-            ),
-            Self::HeadTorn => f.write_str("the last signed head was torn and has been cut off"),
-            Self::HeadAccepted { head, instead } => {
-                write!(f, "head {head} was accepted by the operator although {instead}")
-            }
-        }
-    }
-}
-
-/// A head that was signed and appended to the journal's list.
-#[derive(Debug)]
-pub struct SignedHead {
-    /// The head as dossiers carry it.
-    pub checkpoint: Checkpoint,
-    /// The head as a signed note.
-    pub note: String,
-    segment: u32,
-    copy: Option<PathBuf>,
-    heads: Arc<Medium>,
-}
-
-impl SignedHead {
-    /// Writes the copy beside the key, if one is kept there. Slow (it syncs): hold no lock. The list of
-    /// heads goes to the disk first: were only the copy there after a power cut, the next start would
-    /// take the journal for robbed of its heads.
-    ///
-    /// # Errors
-    /// What the system said; the copy is then as it was.
-    pub fn keep(&self) -> Result<(), WriteError> {
-        let Some(path) = &self.copy else {
-            return Ok(());
-        };
-        self.heads
-            .sync()
-            .and_then(|()| heads::write_copy(path, self.segment, &self.note))
-            .map_err(|error| WriteError::Lost {
-                path: path.clone(),
-                error,
-            })
-    }
 }
 
 /// A journal, locked and open for writing. Dropping it leaves what was committed; [`Self::close`] also
@@ -338,32 +209,6 @@ impl Journal {
                 error.to_string(),
             ))
         })
-    }
-
-    /// A crash between the making of a segment and its first leaf is made good.
-    fn end_rotation(&mut self, opened: &mut Opened, now_ms: u64) -> Result<(), JournalError> {
-        let number = self.segment.number;
-        if number == 0 || self.segment.frontier.size() > 0 {
-            return Ok(());
-        }
-        let path = segment_path(&self.base, number - 1);
-        let identity = self.identity.public();
-        let file = File::open(&path).map_err(JournalError::io("open", &path))?;
-        let ledger = calls::Ledger::open(&path, number - 1)?;
-        let replay = resume::replay(Some(&file), &path, identity, ledger, None, Vec::new())?;
-        let previous = Head {
-            size: replay.frontier.size(),
-            root: replay.frontier.root(),
-        };
-        let open = replay.calls.open;
-        let batch = self.segment_batch(number, previous, &open.places, now_ms);
-        self.last_timestamp_ms = batch.last_timestamp_ms;
-        self.segment.begin(batch).map_err(|error| {
-            JournalError::io("write", &self.segment.path)(io::Error::other(error.to_string()))
-        })?;
-        opened.open_intents = open;
-        opened.leaves = self.segment.frontier.size();
-        Ok(())
     }
 
     /// Stages a leaf: its place and hash are fixed, nothing is written. Time never runs backwards in a
@@ -696,95 +541,5 @@ impl Journal {
     fn stop(&mut self, why: String) -> WriteError {
         let why = self.stopped.get_or_insert(why).clone();
         WriteError::Stopped { why }
-    }
-
-    fn rotate_or_go_on(&mut self) {
-        match self.rotate() {
-            Ok(()) => {
-                self.rotate_after = 0;
-                self.rotation_failure = None;
-            }
-            Err(why) => {
-                self.rotate_after = self.segment.frontier.size() + ROTATE_AGAIN_AFTER;
-                self.rotation_failure = Some(why);
-            }
-        }
-    }
-
-    /// Goes on in the next segment: the old one synced and signed, the new one begun, then changed over.
-    fn rotate(&mut self) -> Result<(), String> {
-        let text = |error: &dyn std::fmt::Display| error.to_string();
-        let now_ms = self.last_timestamp_ms;
-        self.sync().map_err(|error| text(&error))?;
-        if let Some(head) = self.sign_head(now_ms).map_err(|error| text(&error))? {
-            head.keep().map_err(|error| text(&error))?;
-        }
-        let previous = self.segment.head();
-        let number = self.segment.number + 1;
-        let mut next = self.next_segment(number).map_err(|error| text(&error))?;
-        let mut carried: Vec<_> = self.open.iter().copied().collect();
-        carried.sort_unstable();
-        let batch = self.segment_batch(number, previous, &carried, now_ms);
-        next.begin(batch).map_err(|error| text(&error))?;
-        next.lock.remove = false;
-        let old = std::mem::replace(&mut self.segment, next);
-        if old.number == 0 {
-            self.base_lock = Some(old.lock);
-        }
-        self.synced = None;
-        Ok(())
-    }
-
-    fn next_segment(&self, number: u32) -> Result<Segment, JournalError> {
-        let path = segment_path(&self.base, number);
-        let lock = Lock::take(&path, Duration::ZERO)?;
-        let seed = self.identity.seed();
-        let seal = if self.unsealed {
-            Seal::Unsealed { seed }
-        } else {
-            Seal::Sealed(Identity::from_seed(&seed))
-        };
-        let start = Start {
-            base: &self.base,
-            number,
-            session: self.session,
-            now_ms: self.last_timestamp_ms,
-            key_head: None,
-            accept_head: None,
-            disk: &self.disk,
-        };
-        let Started { segment, .. } = Segment::start(lock, &path, seal, start)?;
-        Ok(segment)
-    }
-
-    /// The first leaf of a segment, and the intents that are open across the change.
-    fn segment_batch(&self, number: u32, previous: Head, open: &[Place], now_ms: u64) -> Batch {
-        let payload = segment::payload(number, previous);
-        // Nobody else has the session's seed, so what is derived from it is as secret as a random salt.
-        let salt = Hash::of(&[
-            b"countersign segment salt",
-            &self.session_seed,
-            &number.to_be_bytes(),
-        ])
-        .0;
-        let leaf = PlainLeaf {
-            kind: Kind::Memory,
-            index: 0,
-            timestamp_ms: now_ms.max(self.last_timestamp_ms),
-            session: self.session.0,
-            payload_hash: commitment::commit(&payload, &salt, 0),
-        };
-        let mut batch = Batch {
-            last_timestamp_ms: leaf.timestamp_ms,
-            ..Batch::default()
-        };
-        salts::push(&mut batch.salts, 0, &salt);
-        leaf.push_json(&mut batch.leaves);
-        batch.leaves.push(b'\n');
-        batch.hashes.push(leaf.hash());
-        for intent in open {
-            calls::push_carried(&mut batch.calls, 0, *intent);
-        }
-        batch
     }
 }

@@ -83,7 +83,12 @@ pub enum JournalError {
     /// The journal is not the one over which a head was signed: it was cut back or rewritten.
     HeadNotReproduced(Box<HeadFault>),
     /// The newest head cannot be read or was not signed by the journal's identity.
-    HeadUnreadable(PathBuf),
+    HeadUnreadable {
+        /// Where it stands.
+        file: PathBuf,
+        /// What the journal now is.
+        found: Box<Head>,
+    },
     /// A head is kept beside the key, but the journal's own list of heads is gone.
     HeadsGone(Box<HeadFault>),
     /// The head to accept (here the `head`) is not what the journal now is.
@@ -171,10 +176,10 @@ impl std::fmt::Display for JournalError {
                 fault.kept_in.display(),
                 found = fault.found
             ),
-            Self::HeadUnreadable(path) => write!(
+            Self::HeadUnreadable { file, found } => write!(
                 f,
-                "the newest head in {} is not one that this journal's identity signed; restore the file",
-                path.display()
+                "the newest head in {} is not one that this journal's identity signed; restore the file, or go on with --accept-head {found}",
+                file.display()
             ),
             Self::HeadsGone(fault) => write!(
                 f,

@@ -7,8 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::JournalError;
-use super::heads::{Head, Heads};
-use super::store::Disk;
+use super::heads::{self, Head};
 use crate::keys::PublicKey;
 
 /// Earlier runs whose heads a run names: the newest by name, which begin with their time.
@@ -77,10 +76,9 @@ pub fn earlier_heads(
     Ok(newest
         .into_iter()
         .filter_map(|path| {
-            let heads = Heads::read(&path, identity, &Disk::Real).ok()?;
             Some(RunHead {
                 journal: path.file_name()?.to_str()?.to_owned(),
-                head: heads.newest?.head,
+                head: heads::newest_of(&path, identity)?.head,
             })
         })
         .collect())

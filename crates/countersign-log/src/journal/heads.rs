@@ -4,7 +4,7 @@
 //! who can change the journal's folder and not the key's; more is for witnesses.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use super::head_note::{self, SignedAt};
 use super::lines::Lines;
 use super::store::{Disk, Medium, Store};
 use crate::hash::Hash;
-use crate::json::Members;
 use crate::keys::{Identity, PublicKey};
 
 /// The newest heads that are kept, besides the first of each day.
@@ -25,8 +24,8 @@ const REWRITE_AFTER: u64 = 1_000;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Longest copy beside the key that is read: a note has some 300 octets.
-const COPY_OCTETS_MAX: u64 = 16 << 10;
+/// A line is looked for in the file's last octets: a note has some 300.
+const TAIL_OCTETS: u64 = 8 << 10;
 
 /// Size and root of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +56,8 @@ pub(super) struct Heads {
     lines_kept: u64,
     /// Whether the last line was torn and will be cut off.
     pub(super) torn: bool,
+    /// Whether the newest head is not one that the identity signed.
+    pub(super) unreadable: bool,
 }
 
 impl Heads {
@@ -76,6 +77,7 @@ impl Heads {
             lines: 0,
             lines_kept: 0,
             torn: false,
+            unreadable: false,
         };
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -83,7 +85,7 @@ impl Heads {
             Err(error) => return Err(JournalError::io("open", &path)(error)),
         };
         let mut lines = Lines::new(file);
-        let mut newest = String::new();
+        let mut newest = Vec::new();
         while let Some(line) = lines
             .next_filled()
             .map_err(JournalError::io("read", &path))?
@@ -94,19 +96,21 @@ impl Heads {
                 break;
             }
             newest.clear();
-            newest.push_str(&String::from_utf8_lossy(line.text));
+            newest.extend(line.text);
             heads.good = line.end;
             heads.lines += 1;
         }
         heads.lines_kept = heads.lines.min(KEPT_NEWEST);
         if heads.lines > 0 {
-            let signed = serde_json::from_str::<String>(&newest)
-                .ok()
-                .and_then(|note| head_note::read(&note, identity))
-                .ok_or(JournalError::HeadUnreadable(path))?;
-            heads.newest = Some(signed);
+            heads.newest = read_line(&newest, identity);
+            heads.unreadable = heads.newest.is_none();
         }
         Ok(heads)
+    }
+
+    /// Whether no head was ever written here.
+    pub(super) fn is_absent(&self) -> bool {
+        self.newest.is_none() && !self.unreadable
     }
 
     /// Where the heads are.
@@ -182,6 +186,26 @@ impl Heads {
     }
 }
 
+/// The newest head of another journal, from the end of its file: one that is not there, torn or not
+/// signed by `identity` counts as none.
+pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<SignedAt> {
+    let mut file = File::open(super::sidecar(journal, "heads")).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_OCTETS)))
+        .ok()?;
+    let mut tail = Vec::new();
+    file.take(TAIL_OCTETS).read_to_end(&mut tail).ok()?;
+    let whole = memchr::memrchr(b'\n', &tail)?;
+    let start = memchr::memrchr(b'\n', &tail[..whole]).map_or(0, |newline| newline + 1);
+    read_line(&tail[start..whole], identity)
+}
+
+/// One line of the file.
+fn read_line(text: &[u8], identity: PublicKey) -> Option<SignedAt> {
+    let note: String = serde_json::from_slice(text).ok()?;
+    head_note::read(&note, identity)
+}
+
 /// The day on which a line's head was signed; the file's own lines need no second verification.
 fn day_of(text: &[u8]) -> Option<u64> {
     let note: String = serde_json::from_slice(text).ok()?;
@@ -189,54 +213,4 @@ fn day_of(text: &[u8]) -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("time ")?.parse().ok())?;
     Some(time / DAY_MS)
-}
-
-/// The newest head as it is kept beside the key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
-    /// Number of the segment that it is a head of.
-    pub(super) segment: u32,
-    pub(super) signed: SignedAt,
-}
-
-impl Copy {
-    /// Reads the copy, if there is one.
-    pub(super) fn read(path: &Path, identity: PublicKey) -> Result<Option<Self>, JournalError> {
-        use std::io::Read as _;
-        const FIELDS: [&str; 2] = ["segment", "note"];
-        let mut text = Vec::new();
-        match File::open(path) {
-            Ok(file) => file
-                .take(COPY_OCTETS_MAX)
-                .read_to_end(&mut text)
-                .map_err(JournalError::io("read", path))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(JournalError::io("open", path)(error)),
-        };
-        let read = || {
-            let members = Members::read(text.trim_ascii(), &FIELDS).ok()?;
-            Some(Self {
-                segment: u32::try_from(members.u64(0).ok()?).ok()?,
-                signed: head_note::read(&members.string(1).ok()?, identity)?,
-            })
-        };
-        read()
-            .map(Some)
-            .ok_or_else(|| JournalError::HeadUnreadable(path.to_owned()))
-    }
-}
-
-/// Writes the copy beside the key: temporary file, sync, rename, so that it is never half there.
-pub(super) fn write_copy(path: &Path, segment: u32, note: &str) -> io::Result<()> {
-    let note = serde_json::to_string(note).expect("a string is JSON");
-    let temporary = super::sidecar(path, "tmp");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(format!("{{\"segment\":{segment},\"note\":{note}}}\n").as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&temporary, path)
 }

@@ -71,17 +71,14 @@ impl Lock {
     pub(super) fn take(path: &Path, wait: Duration) -> Result<Self, JournalError> {
         let mut tries_left = wait.as_millis() / RETRY_EVERY.as_millis();
         let mut replaced = 0;
-        let earlier = super::SIDECARS
+        let earlier: Vec<_> = super::SIDECARS
             .into_iter()
             .filter(|name| super::sidecar(path, name).exists())
             .collect();
         let mut created = false;
         loop {
-            match Self::try_take(path, &mut created)? {
-                Try::Taken(mut lock) => {
-                    lock.earlier = earlier;
-                    return Ok(lock);
-                }
+            match Self::try_take(path, &earlier, &mut created)? {
+                Try::Taken(lock) => return Ok(lock),
                 Try::Replaced if replaced < REPLACED_MAX => replaced += 1,
                 Try::Replaced => {
                     return Err(JournalError::Locked {
@@ -108,7 +105,11 @@ impl Lock {
         &self.file
     }
 
-    fn try_take(path: &Path, created: &mut bool) -> Result<Try, JournalError> {
+    fn try_take(
+        path: &Path,
+        earlier: &[&'static str],
+        created: &mut bool,
+    ) -> Result<Try, JournalError> {
         let Some(file) = open_or_create(path, created)? else {
             return Ok(Try::Replaced);
         };
@@ -132,17 +133,23 @@ impl Lock {
         {
             return Ok(Try::Held(Owner::Process(pid)));
         }
-        if !write_pid(&lock_path).map_err(JournalError::io("write", &lock_path))? {
-            return Ok(Try::Replaced);
-        }
-        Ok(Try::Taken(Self {
+        // From here on, dropping it on the way out undoes what was done.
+        let lock = Self {
             file: Arc::new(file),
             path: path.to_owned(),
             lock_path,
             created: *created,
             remove: *created,
-            earlier: Vec::new(),
-        }))
+            earlier: earlier.to_vec(),
+        };
+        match write_pid(&lock.lock_path) {
+            Ok(true) => Ok(Try::Taken(lock)),
+            Ok(false) => {
+                *created = false;
+                Ok(Try::Replaced)
+            }
+            Err(error) => Err(JournalError::io("write", &lock.lock_path)(error)),
+        }
     }
 }
 
@@ -215,9 +222,14 @@ fn write_pid(lock_path: &Path) -> io::Result<bool> {
         .mode(0o600)
         .open(lock_path)
     {
-        Ok(mut file) => file
-            .write_all(format!("{}\n", std::process::id()).as_bytes())
-            .map(|()| true),
+        Ok(mut file) => {
+            let written = file.write_all(format!("{}\n", std::process::id()).as_bytes());
+            if written.is_err() {
+                // An empty lock file would be taken over anyway.
+                let _ = fs::remove_file(lock_path);
+            }
+            written.map(|()| true)
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     }

@@ -16,15 +16,17 @@ use std::path::{Path, PathBuf};
 
 use super::batch::Batch;
 use super::calls::{self, Ledger, OpenIntents};
-use super::fault::{HeadFault, JournalError, WriteError};
+use super::fault::{JournalError, WriteError};
 use super::header::{self, Header, Seal};
-use super::heads::{Copy, Head, Heads};
+use super::heads::{Head, Heads};
+use super::kept_heads::KeptHeads;
 use super::lock::Lock;
 use super::nodes::Nodes;
-use super::resume::{self, Expected, Replay};
+use super::opening::Warning;
+use super::resume::{self, Replay};
 use super::salts::{self, Live, Repair};
 use super::store::{Disk, Store};
-use super::{Warning, sidecar, sync_folder_of};
+use super::{sidecar, sync_folder_of};
 use crate::keys::{Identity, KeyBinding, PublicKey};
 use crate::tree::Frontier;
 
@@ -315,103 +317,6 @@ impl Segment {
     /// Whether the path still names the file that is written.
     pub(super) fn is_in_place(&self) -> bool {
         super::lock::is_at(self.leaves.medium().file(), &self.path)
-    }
-}
-
-/// The heads that were signed, as they are kept.
-#[derive(Debug)]
-struct KeptHeads {
-    copy: Option<(PathBuf, Head)>,
-    /// The copy is of a segment that does not exist, or no longer as it was signed.
-    copy_is_broken: bool,
-    /// There is a copy beside the key, but no list of heads.
-    gone: bool,
-}
-
-impl KeptHeads {
-    fn read(start: &Start<'_>, heads: &Heads, identity: PublicKey) -> Result<Self, JournalError> {
-        let mut kept = Self {
-            copy: None,
-            copy_is_broken: false,
-            gone: false,
-        };
-        let Some(copy_path) = start.key_head else {
-            return Ok(kept);
-        };
-        let Some(copy) = Copy::read(copy_path, identity)? else {
-            return Ok(kept);
-        };
-        let number = start.number;
-        kept.copy = Some((copy_path.to_owned(), copy.signed.head));
-        if copy.segment < number {
-            // The last head of an earlier segment; its own list must still end in it.
-            let earlier = segment_path(start.base, copy.segment);
-            let earlier = Heads::read(&earlier, identity, &Disk::Real)?.newest;
-            kept.copy_is_broken = !earlier.is_some_and(|earlier| {
-                earlier.head == copy.signed.head || earlier.head.size > copy.signed.head.size
-            });
-        } else {
-            kept.copy_is_broken = copy.segment > number;
-            kept.gone = copy.segment == number && heads.newest.is_none();
-        }
-        if copy.segment != number && !kept.copy_is_broken {
-            kept.copy = None;
-        }
-        Ok(kept)
-    }
-
-    /// What the journal must reproduce.
-    fn expected(&self, heads: &Heads) -> Vec<Expected> {
-        let newest = heads.newest.map(|newest| Expected {
-            head: newest.head,
-            kept_in: heads.path().to_owned(),
-        });
-        let copy = self
-            .copy
-            .iter()
-            .filter(|_| !self.copy_is_broken)
-            .map(|(path, head)| Expected {
-                head: *head,
-                kept_in: path.clone(),
-            });
-        newest.into_iter().chain(copy).collect()
-    }
-
-    /// Refuses a journal that is not the one that was signed, unless its present head is accepted.
-    fn judge(
-        self,
-        path: &Path,
-        replay: &Replay,
-        accept: Option<Head>,
-    ) -> Result<Vec<Warning>, JournalError> {
-        let found = Head {
-            size: replay.frontier.size(),
-            root: replay.frontier.root(),
-        };
-        let of = |kept_in: &Path, head| {
-            Box::new(HeadFault {
-                path: path.to_owned(),
-                kept_in: kept_in.to_owned(),
-                head,
-                found,
-            })
-        };
-        let fault = match (&replay.broken_head, &self.copy) {
-            (Some(broken), _) => JournalError::HeadNotReproduced(of(&broken.kept_in, broken.head)),
-            (None, Some((copy, head))) if self.copy_is_broken => {
-                JournalError::HeadNotReproduced(of(copy, *head))
-            }
-            (None, Some((copy, head))) if self.gone => JournalError::HeadsGone(of(copy, *head)),
-            (None, _) => return Ok(Vec::new()),
-        };
-        match accept {
-            Some(accept) if accept == found => Ok(vec![Warning::HeadAccepted {
-                head: found,
-                instead: fault.to_string(),
-            }]),
-            Some(accept) => Err(JournalError::NotThatHead(of(path, accept))),
-            None => Err(fault),
-        }
     }
 }
 

@@ -244,9 +244,36 @@ fn a_torn_last_head_is_cut_off_and_a_forged_one_is_refused() {
     std::fs::write(&heads, forged).unwrap();
     let refused = Journal::open(opening(&path)).unwrap_err();
     assert!(
-        matches!(refused, JournalError::HeadUnreadable(_)),
+        matches!(refused, JournalError::HeadUnreadable { .. }),
         "{refused}"
     );
+}
+
+#[test]
+fn heads_that_cannot_be_read_are_refused_until_the_present_head_is_accepted() {
+    let (folder, path) = folder();
+    let copy = folder.path().join("key.head");
+    for damaged in [side(&path, "heads"), copy.clone()] {
+        let (mut journal, _) = Journal::open(with_copy(&path, &copy)).unwrap();
+        call(&mut journal, 0);
+        let head = journal.head();
+        journal.close(NOW_MS).unwrap();
+        std::fs::write(&damaged, "\"garbage\"\n").unwrap();
+        let refused = Journal::open(with_copy(&path, &copy)).unwrap_err();
+        let JournalError::HeadUnreadable { file, found } = &refused else {
+            panic!("{refused}")
+        };
+        assert_eq!((file, **found), (&damaged, head));
+        let accepting = Opening {
+            accept_head: Some(head),
+            ..with_copy(&path, &copy)
+        };
+        let (journal, opened) = Journal::open(accepting).unwrap();
+        assert_eq!(opened.warnings.len(), 1);
+        drop(journal);
+        let (_, opened) = Journal::open(with_copy(&path, &copy)).unwrap();
+        assert!(opened.warnings.is_empty());
+    }
 }
 
 #[test]

@@ -5,6 +5,9 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -59,7 +62,7 @@ fn a_lock_file_counts_while_its_process_has_the_journal_open_without_a_kernel_lo
     let (_folder, path) = folder();
     drop(open(&path));
     // The reference opens its journal and takes no kernel lock: a child does the same here.
-    let mut child = std::process::Command::new("sleep")
+    let mut child = Command::new("sleep")
         .arg("30")
         .stdin(std::fs::File::open(&path).unwrap())
         .spawn()
@@ -138,4 +141,52 @@ fn w26_a_journal_that_is_removed_or_replaced_while_it_is_written_stops_it() {
             Err(WriteError::Stopped { .. })
         ));
     }
+}
+
+/// Where a child of the test below writes; only such a child has it.
+const CHILD_JOURNAL: &str = "COUNTERSIGN_TEST_CHILD_JOURNAL";
+
+#[test]
+fn what_a_killed_process_had_committed_is_there_and_its_lock_is_taken_over() {
+    if let Some(path) = std::env::var_os(CHILD_JOURNAL) {
+        write_until_killed(Path::new(&path));
+    }
+    let (_folder, path) = folder();
+    let mut leaves = 0;
+    for lines in [1, 50, 400, 3, 1000] {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("journal_lock::what_a_killed_process_had_committed_is_there_and_its_lock_is_taken_over")
+            .env(CHILD_JOURNAL, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let committed: u64 = stdout
+            .lines()
+            .filter_map(|line| line.unwrap().strip_prefix("committed ")?.parse().ok())
+            .nth(lines)
+            .unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(side(&path, "lock").exists(), "it had no time to tidy up");
+        let (journal, opened) = open(&path);
+        assert!(opened.leaves >= committed && committed > leaves);
+        leaves = opened.leaves;
+        assert_eq!(opened.open_intents.places.len() as u64, leaves % 2);
+        drop(journal);
+        assert_eq!(audit(&path).leaves.len() as u64, leaves);
+    }
+}
+
+fn write_until_killed(path: &Path) -> ! {
+    let (mut journal, opened) = open(path);
+    if !opened.open_intents.is_empty() {
+        journal.stage_lost(&opened.open_intents, &salt(0), NOW_MS);
+    }
+    for number in 0.. {
+        call(&mut journal, number);
+        println!("committed {}", journal.size());
+    }
+    unreachable!("it is killed long before it has counted so far")
 }
