@@ -28,6 +28,7 @@ mod rotation;
 mod salts;
 mod segment;
 mod signed_head;
+mod start;
 mod store;
 mod sync;
 #[cfg(test)]
@@ -60,7 +61,8 @@ use calls::OPEN_MAX;
 use head_note::SignedAt;
 use lock::Lock;
 use reserve::Reserve;
-use segment::{Segment, Start};
+use segment::Segment;
+use start::Start;
 use store::Disk;
 
 /// The sidecars that a writer makes, by what is added to the journal's name.
@@ -145,7 +147,7 @@ impl Journal {
         };
         let created = lock.created;
         let session = Identity::from_seed(&opening.session_seed).public();
-        let started = Segment::start(
+        let started = start::start(
             lock,
             &path,
             opening.seal,

@@ -14,7 +14,8 @@ use super::head_note::{self, SignedAt};
 use super::heads::{self, Head, Heads};
 use super::opening::Warning;
 use super::resume::{Expected, Replay};
-use super::segment::{Start, segment_path};
+use super::segment::segment_path;
+use super::start::Start;
 use crate::json::Members;
 use crate::keys::PublicKey;
 

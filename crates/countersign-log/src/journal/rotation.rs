@@ -14,7 +14,8 @@ use super::header::Seal;
 use super::heads::Head;
 use super::lock::Lock;
 use super::opening::Opened;
-use super::segment::{self, Segment, Start, Started, segment_path};
+use super::segment::{self, Segment, segment_path};
+use super::start::{self, Start, Started};
 use super::{Journal, resume, salts};
 use crate::commitment;
 use crate::hash::Hash;
@@ -110,7 +111,7 @@ impl Journal {
             accept_head: None,
             disk: &self.disk,
         };
-        let Started { segment, .. } = Segment::start(lock, &path, seal, start)?;
+        let Started { segment, .. } = start::start(lock, &path, seal, start)?;
         Ok(segment)
     }
 

@@ -179,6 +179,10 @@ fn what_a_killed_process_had_committed_is_there_and_its_lock_is_taken_over() {
     }
 }
 
+#[expect(
+    clippy::print_stdout,
+    reason = "this is how the child tells its parent"
+)]
 fn write_until_killed(path: &Path) -> ! {
     let (mut journal, opened) = open(path);
     if !opened.open_intents.is_empty() {

@@ -291,12 +291,9 @@ fn w25_every_torn_header_is_made_anew_sealed_or_not() {
         for end in 0..header.len() {
             std::fs::write(&path, &header[..end]).unwrap();
             let (_, opened) = Journal::open(again()).unwrap();
-            assert_eq!(
-                opened.warnings[0],
-                Warning::MadeAnew {
-                    salts_moved_to: None
-                }
-            );
+            assert!(opened.warnings.contains(&Warning::MadeAnew {
+                salts_moved_to: None
+            }));
             audit(&path);
         }
         std::fs::write(&path, vec![0; 512]).unwrap();
