@@ -13,3 +13,10 @@ mod scale;
 mod sets;
 mod tamper;
 mod trees;
+
+mod journal;
+mod journal_crash;
+mod journal_heads;
+mod journal_lock;
+mod journal_resume;
+mod journal_segments;

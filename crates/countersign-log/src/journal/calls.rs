@@ -1,0 +1,381 @@
+//! `X.calls`: which result answers which intent. The leaves hide it behind their salts.
+//!
+//! Lines in the order of the leaves that they speak of:
+//!
+//! * `{"n":N,"s":"<64 hex>"}`: from leaf `N` on, session `s` keeps this file, so its silence means
+//!   something. Sessions of the reference have no such line.
+//! * `{"r":R,"i":I}`: result `R` answers intent `I`. With `,"g":G` the intent stands in segment `G`.
+//! * `{"o":O,"i":I,"g":G}`: at segment leaf `O`, intent `I` of segment `G` was still open.
+//! * `{"l":L,"p":{…}}`: leaf `L` is the `countersign.lost` payload `p`, octet for octet.
+//!
+//! Read once, at a start, beside the journal, with only the open intents in memory.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::fault::JournalError;
+use super::lines::Lines;
+use crate::hex;
+use crate::json::Members;
+use crate::leaf::Kind;
+
+/// Open intents that are tracked: far more than can be in flight (1,024 for each client).
+pub(super) const OPEN_MAX: usize = 65_536;
+
+/// Sessions with open intents that are listed by name; a start seldom finds more than one.
+const SESSIONS_MAX: usize = 1_024;
+
+/// Where a leaf stands: its segment, and its index in that segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Number of the segment, 0 for a journal that never rotated.
+    pub segment: u32,
+    /// Index of the leaf in its segment.
+    pub index: u64,
+}
+
+/// What earlier runs left without an outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenIntents {
+    /// Intents of sessions that keep `.calls`, in order.
+    pub places: Vec<Place>,
+    /// Other sessions (public key, and intents minus results), in order of appearance.
+    pub sessions: Vec<(String, u64)>,
+    /// There were more than can be tracked: the lists are not complete.
+    pub more: bool,
+}
+
+impl OpenIntents {
+    /// Whether every intent has its outcome.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty() && self.sessions.is_empty()
+    }
+
+    /// The payload of a `countersign.lost v1` leaf, canonical JSON: `intents`, `profile`, and where
+    /// there are any, `earlier` (intents of earlier segments as `[segment, index]`) and `sessions`
+    /// (counts by session key).
+    pub(super) fn payload(&self, segment: u32) -> Vec<u8> {
+        let list = |places: Vec<String>| places.join(",");
+        let here = self
+            .places
+            .iter()
+            .filter(|place| place.segment == segment)
+            .map(|place| place.index.to_string())
+            .collect();
+        let earlier: Vec<_> = self
+            .places
+            .iter()
+            .filter(|place| place.segment != segment)
+            .map(|place| format!("[{},{}]", place.segment, place.index))
+            .collect();
+        let mut sessions: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|(key, count)| format!("\"{key}\":{count}"))
+            .collect();
+        sessions.sort_unstable();
+        let mut payload = "{".to_owned();
+        if !earlier.is_empty() {
+            payload += &format!("\"earlier\":[{}],", list(earlier));
+        }
+        payload += &format!(
+            "\"intents\":[{}],\"profile\":\"countersign.lost v1\"",
+            list(here)
+        );
+        if !sessions.is_empty() {
+            payload += &format!(",\"sessions\":{{{}}}", list(sessions));
+        }
+        payload.push('}');
+        payload.into_bytes()
+    }
+}
+
+/// Appends the line by which a session says that it keeps this file.
+pub(super) fn push_session(lines: &mut Vec<u8>, from: u64, session: &[u8; 32]) {
+    write!(lines, "{{\"n\":{from},\"s\":\"").expect("a Vec takes every octet");
+    hex::push(lines, session);
+    lines.extend(b"\"}\n");
+}
+
+/// Appends the line of a pair; `result` stands in `segment`.
+pub(super) fn push_pair(lines: &mut Vec<u8>, segment: u32, result: u64, intent: Place) {
+    write!(lines, "{{\"r\":{result},\"i\":{}", intent.index).expect("a Vec takes every octet");
+    if intent.segment != segment {
+        write!(lines, ",\"g\":{}", intent.segment).expect("a Vec takes every octet");
+    }
+    lines.extend(b"}\n");
+}
+
+/// Appends the line of an intent that is open across a rotation.
+pub(super) fn push_carried(lines: &mut Vec<u8>, leaf: u64, intent: Place) {
+    writeln!(
+        lines,
+        "{{\"o\":{leaf},\"i\":{},\"g\":{}}}",
+        intent.index, intent.segment
+    )
+    .expect("a Vec takes every octet");
+}
+
+/// Appends the text of a `countersign.lost` payload.
+pub(super) fn push_lost(lines: &mut Vec<u8>, leaf: u64, payload: &[u8]) {
+    write!(lines, "{{\"l\":{leaf},\"p\":").expect("a Vec takes every octet");
+    lines.extend(payload);
+    lines.extend(b"}\n");
+}
+
+/// One line, read.
+#[derive(Debug)]
+enum Entry {
+    Session { from: u64, key: [u8; 32] },
+    Pair { result: u64, intent: Place },
+    Carried { leaf: u64, intent: Place },
+    Lost { leaf: u64 },
+}
+
+impl Entry {
+    fn read(text: &[u8], segment: u32) -> Option<Self> {
+        const FIELDS: [&str; 8] = ["n", "s", "r", "i", "g", "o", "l", "p"];
+        let members = Members::read(text, &FIELDS).ok()?;
+        let number = |at| members.optional_u64(at).ok();
+        let intent = || {
+            let segment = match number(4)? {
+                Some(other) => u32::try_from(other).ok()?,
+                None => segment,
+            };
+            Some(Place {
+                segment,
+                index: number(3)??,
+            })
+        };
+        if let Some(from) = number(0)? {
+            let key = hex::decode(members.string(1).ok()?.as_bytes()).ok()?;
+            return Some(Self::Session { from, key });
+        }
+        if let Some(result) = number(2)? {
+            let intent = intent()?;
+            return Some(Self::Pair { result, intent });
+        }
+        if let Some(leaf) = number(5)? {
+            let intent = intent()?;
+            return Some(Self::Carried { leaf, intent });
+        }
+        members.raw(7)?;
+        let leaf = number(6)??;
+        Some(Self::Lost { leaf })
+    }
+
+    /// Whether it may still be believed when the journal has `size` leaves.
+    fn holds_at(&self, size: u64) -> bool {
+        match self {
+            Self::Session { from, .. } => *from <= size,
+            Self::Pair { result: leaf, .. } | Self::Carried { leaf, .. } | Self::Lost { leaf } => {
+                *leaf < size
+            }
+        }
+    }
+}
+
+/// The file, read beside the journal, and what is open up to the leaf reached.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    path: PathBuf,
+    segment: u32,
+    lines: Option<Lines<File>>,
+    next: Option<(Entry, u64)>,
+    /// End of the lines that hold.
+    good: u64,
+    add_newline: bool,
+    ours: Option<[u8; 32]>,
+    open: HashSet<Place>,
+    /// Results of ours whose pair is not there: the file was not on disk when the power went.
+    unpaired: u64,
+    /// The session of the leaf before, if it keeps no file, and its intents minus results.
+    other: Option<([u8; 32], i64)>,
+    others: Vec<([u8; 32], u64)>,
+    more: bool,
+}
+
+impl Ledger {
+    /// Opens the file; a journal without one has only sessions that keep none.
+    pub(super) fn open(journal: &Path, segment: u32) -> Result<Self, JournalError> {
+        let path = super::sidecar(journal, "calls");
+        let lines = match File::open(&path) {
+            Ok(file) => Some(Lines::new(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(JournalError::io("open", &path)(error)),
+        };
+        let mut ledger = Self {
+            path,
+            segment,
+            lines,
+            next: None,
+            good: 0,
+            add_newline: false,
+            ours: None,
+            open: HashSet::new(),
+            unpaired: 0,
+            other: None,
+            others: Vec::new(),
+            more: false,
+        };
+        ledger.read_next()?;
+        Ok(ledger)
+    }
+
+    /// Takes note of the journal's next leaf.
+    pub(super) fn leaf(
+        &mut self,
+        index: u64,
+        kind: Option<Kind>,
+        session: &[u8; 32],
+    ) -> Result<(), JournalError> {
+        let mut paired = false;
+        while let Some((entry, end)) = self.next.take_if(|(entry, _)| entry.holds_at(index + 1)) {
+            // A session that begins with the next leaf is not this leaf's.
+            if matches!(entry, Entry::Session { from, .. } if from > index) {
+                self.next = Some((entry, end));
+                break;
+            }
+            paired |= matches!(entry, Entry::Pair { result, .. } if result == index);
+            self.apply(entry);
+            self.good = end;
+            self.read_next()?;
+        }
+        let ours = self.ours.as_ref() == Some(session);
+        match kind {
+            Some(Kind::Intent) if ours => self.track(Place {
+                segment: self.segment,
+                index,
+            }),
+            Some(Kind::Result) if ours && !paired => self.unpaired += 1,
+            Some(Kind::Intent) if !ours => self.count(session, 1),
+            Some(Kind::Result) if !ours => self.count(session, -1),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The journal ended at `size`: what of the file holds, and what is open.
+    pub(super) fn end(mut self, size: u64) -> Result<Ended, JournalError> {
+        while let Some((entry, end)) = self.next.take_if(|(entry, _)| entry.holds_at(size)) {
+            self.apply(entry);
+            self.good = end;
+            self.read_next()?;
+        }
+        self.close_other();
+        let mut places: Vec<_> = self.open.into_iter().collect();
+        places.sort_unstable();
+        let mut sessions: Vec<_> = self
+            .others
+            .iter()
+            .map(|(key, count)| (hex::encode(key), *count))
+            .collect();
+        if let (1.., Some(key)) = (self.unpaired, self.ours) {
+            // Which of the intents they answered cannot be known: only the count can be told.
+            let count = (places.len() as u64).saturating_sub(self.unpaired);
+            places.clear();
+            if count > 0 {
+                sessions.push((hex::encode(&key), count));
+            }
+        }
+        Ok(Ended {
+            good: self.good,
+            add_newline: self.add_newline,
+            open: OpenIntents {
+                places,
+                sessions,
+                more: self.more,
+            },
+        })
+    }
+
+    fn read_next(&mut self) -> Result<(), JournalError> {
+        let Some(lines) = &mut self.lines else {
+            return Ok(());
+        };
+        let mut bad = None;
+        while let Some(line) = lines
+            .next_filled()
+            .map_err(JournalError::io("read", &self.path))?
+        {
+            if let Some(line) = bad {
+                return Err(JournalError::Sidecar {
+                    path: self.path.clone(),
+                    line,
+                    why: "this is no pair of calls, and more follows; remove the file to go on without knowing which earlier calls were lost",
+                });
+            }
+            match Entry::read(line.text, self.segment) {
+                Some(entry) => {
+                    self.add_newline = !line.terminated;
+                    self.next = Some((entry, line.end));
+                    return Ok(());
+                }
+                None => bad = Some(line.number),
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::Session { key, .. } => self.ours = Some(key),
+            Entry::Pair { intent, .. } => {
+                self.open.remove(&intent);
+            }
+            Entry::Carried { intent, .. } => self.track(intent),
+            Entry::Lost { .. } => self.close_lost(),
+        }
+    }
+
+    /// A `countersign.lost` leaf is the first of its session and reports all that was open then, so
+    /// nothing of it is reported again.
+    fn close_lost(&mut self) {
+        self.open.clear();
+        self.unpaired = 0;
+        self.other = None;
+        self.others.clear();
+        self.more = false;
+    }
+
+    fn track(&mut self, intent: Place) {
+        if self.open.len() < OPEN_MAX {
+            self.open.insert(intent);
+        } else {
+            self.more = true;
+        }
+    }
+
+    fn count(&mut self, session: &[u8; 32], change: i64) {
+        if self.other.as_ref().is_none_or(|(key, _)| key != session) {
+            self.close_other();
+            self.other = Some((*session, 0));
+        }
+        if let Some((_, count)) = &mut self.other {
+            *count += change;
+        }
+    }
+
+    fn close_other(&mut self) {
+        if let Some((key, count @ 1..)) = self.other.take() {
+            if self.others.len() < SESSIONS_MAX {
+                self.others.push((key, count as u64));
+            } else {
+                self.more = true;
+            }
+        }
+    }
+}
+
+/// What a start makes of the file.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Octets that hold.
+    pub(super) good: u64,
+    /// The last line lacks its newline.
+    pub(super) add_newline: bool,
+    /// What is open.
+    pub(super) open: OpenIntents,
+}
