@@ -43,7 +43,7 @@ use std::sync::Arc;
 pub use calls::{OpenIntents, Place};
 pub use fault::{HeadFault, JournalError, WriteError};
 pub use folder::{EARLIER_RUNS_MAX, RunHead, earlier_heads, is_folder, run_path};
-pub use header::Seal;
+pub use header::{JournalOwner, Seal, identity_of};
 pub use heads::Head;
 pub use lock::{LOCK_WAIT, Owner};
 pub use opening::{Opened, Opening, Warning};
@@ -145,6 +145,9 @@ impl Journal {
         } else {
             (Lock::take(&path, opening.lock_wait)?, Some(base_lock))
         };
+        if let Some(locked) = opening.locked {
+            locked();
+        }
         let created = lock.created;
         let session = Identity::from_seed(&opening.session_seed).public();
         let started = start::start(

@@ -9,6 +9,7 @@ pub mod canonical;
 pub mod checkpoint;
 pub mod commitment;
 pub mod dossier;
+pub mod export;
 pub mod hash;
 pub mod hex;
 pub mod journal;

@@ -3,6 +3,8 @@
 //! Sealed is the rule: the line then holds only the public key. An unsealed journal keeps the seed in
 //! its own header, so whoever reads it can sign in its name; it is continued, never rewritten.
 
+use std::fs::File;
+use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
 
 use super::fault::JournalError;
@@ -18,6 +20,9 @@ const FIELDS: [&str; 4] = [
 ];
 
 const VERSION: u64 = 1;
+
+/// Longest header that is looked for: ours have 153 octets, foreign ones may have more members.
+const LINE_OCTETS_MAX: u64 = 64 << 10;
 
 /// Where an identity's seed comes from.
 pub enum Seal {
@@ -109,6 +114,39 @@ impl Header {
     pub(super) fn is_unsealed(&self) -> bool {
         self.seed.is_some()
     }
+}
+
+/// Whose journal a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalOwner {
+    /// The identity that signs it.
+    pub identity: PublicKey,
+    /// The seed stands in the journal's own header.
+    pub unsealed: bool,
+}
+
+/// Whose journal stands at `path`; `None` where there is none yet, or nothing but a torn beginning.
+///
+/// # Errors
+/// It cannot be read, or its first line is complete and no journal's.
+pub fn identity_of(path: &Path) -> Result<Option<JournalOwner>, JournalError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(JournalError::io("open", path))?,
+    };
+    let mut line = Vec::new();
+    let mut start = io::BufReader::new(file).take(LINE_OCTETS_MAX);
+    start
+        .read_until(b'\n', &mut line)
+        .map_err(JournalError::io("read", path))?;
+    if line.pop_if(|last| *last == b'\n').is_none() {
+        return Ok(None);
+    }
+    let header = Header::read(&line, path)?;
+    Ok(Some(JournalOwner {
+        identity: header.identity,
+        unsealed: header.is_unsealed(),
+    }))
 }
 
 /// The line that begins a new journal, newline included.

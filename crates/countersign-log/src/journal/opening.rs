@@ -24,6 +24,8 @@ pub struct Opening<'a> {
     pub accept_head: Option<Head>,
     /// How long to wait while another process holds the journal; [`LOCK_WAIT`](super::LOCK_WAIT) is right for hosts.
     pub lock_wait: Duration,
+    /// Called once the journal is locked, before it is read: reading a long one takes a while.
+    pub locked: Option<&'a dyn Fn()>,
     /// When to go on in the next segment.
     pub limits: Limits,
 }

@@ -41,6 +41,7 @@ fn opening(path: &Path) -> Opening<'_> {
         now_ms: NOW_MS,
         key_head: None,
         accept_head: None,
+        locked: None,
         lock_wait: Duration::ZERO,
         limits: Limits::default(),
     }

@@ -1,0 +1,167 @@
+//! Writing a journal's dossier: the leaves under one signed head, in one file that a stranger can check.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::checkpoint::Checkpoint;
+use crate::dossier::{self, Cover};
+use crate::hash::Hash;
+use crate::keys::KeyBinding;
+use crate::leaf::{Leaf, PlainLeaf};
+use crate::verdict::{self, Verdict};
+
+/// The longest line of a journal, as its readers have it.
+const LINE_OCTETS_MAX: u64 = 16 << 20;
+
+/// A dossier that was written.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// `<journal>.dossier.json`.
+    pub path: PathBuf,
+    /// SHA-256 of the file.
+    pub sha256: Hash,
+    /// Size of the file.
+    pub octets: u64,
+    /// What a verifier without a directory says of it.
+    pub verdict: Verdict,
+}
+
+/// Writes the dossier of the leaves that `checkpoint` covers beside `journal`: whole or not at all.
+/// The journal may grow meanwhile. Leaves pass through one at a time.
+///
+/// # Errors
+/// A file cannot be read or written, or the journal does not hold the leaves that the head covers.
+pub fn dossier(journal: &Path, checkpoint: &Checkpoint) -> io::Result<Exported> {
+    let path = beside(journal, ".dossier.json");
+    let draft = beside(journal, ".dossier.json.tmp");
+    let written = write(journal, checkpoint, &draft).and_then(|sums| {
+        std::fs::rename(&draft, &path)?;
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(sums)
+    });
+    if written.is_err() {
+        // The draft may not even be there; the error that counts is the first one.
+        let _ = std::fs::remove_file(&draft);
+    }
+    let (sha256, octets) = written?;
+    let report =
+        verdict::verify_dossier(&mut File::open(&path)?, None).map_err(io::Error::other)?;
+    Ok(Exported {
+        path,
+        sha256,
+        octets,
+        verdict: report.failures.verdict(),
+    })
+}
+
+fn beside(journal: &Path, ending: &str) -> PathBuf {
+    let mut name = journal.as_os_str().as_bytes().to_vec();
+    name.extend(ending.as_bytes());
+    PathBuf::from(std::ffi::OsStr::from_bytes(&name))
+}
+
+fn write(journal: &Path, checkpoint: &Checkpoint, draft: &Path) -> io::Result<(Hash, u64)> {
+    let bindings = bindings(journal)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(draft)?;
+    let mut out = Hashing {
+        out: BufWriter::new(file),
+        hasher: Sha256::new(),
+        octets: 0,
+    };
+    let cover = Cover {
+        identity_pubkey: checkpoint.signer_pubkey.clone(),
+        checkpoint: checkpoint.clone(),
+    };
+    let mut records = Records::open(journal)?;
+    let mut leaves = std::iter::from_fn(|| records.next_leaf().transpose())
+        .take(usize::try_from(checkpoint.tree_size).unwrap_or(usize::MAX));
+    dossier::write(&mut out, &cover, &mut leaves, &bindings)?;
+    out.out.flush()?;
+    out.out.get_ref().sync_all()?;
+    Ok((Hash(out.hasher.finalize().into()), out.octets))
+}
+
+fn bindings(journal: &Path) -> io::Result<Vec<KeyBinding>> {
+    let mut found = Vec::new();
+    let mut records = Records::open(journal)?;
+    while let Some(line) = records.next_line()? {
+        if PlainLeaf::read(line).is_none()
+            && let Ok(binding) = KeyBinding::read(line)
+        {
+            found.push(binding);
+        }
+    }
+    Ok(found)
+}
+
+/// The complete lines that a journal had when it was opened, but for its header.
+struct Records {
+    lines: io::Take<BufReader<File>>,
+    line: Vec<u8>,
+}
+
+impl Records {
+    fn open(journal: &Path) -> io::Result<Self> {
+        let file = File::open(journal)?;
+        let length = file.metadata()?.len();
+        let mut records = Self {
+            lines: BufReader::with_capacity(256 << 10, file).take(length),
+            line: Vec::new(),
+        };
+        records.next_line()?;
+        Ok(records)
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<&[u8]>> {
+        self.line.clear();
+        let length = (&mut self.lines)
+            .take(LINE_OCTETS_MAX)
+            .read_until(b'\n', &mut self.line)?;
+        // The last line may just be being written.
+        let complete = length > 0 && self.line.last() == Some(&b'\n');
+        Ok(complete.then(|| self.line.trim_ascii()))
+    }
+
+    fn next_leaf(&mut self) -> io::Result<Option<Leaf>> {
+        while let Some(line) = self.next_line()? {
+            if let Some(plain) = PlainLeaf::read(line) {
+                return Ok(Some(plain.into()));
+            }
+            if let Ok(leaf) = Leaf::read(line) {
+                return Ok(Some(leaf));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Hashes what is written on its way out.
+struct Hashing<W> {
+    out: W,
+    hasher: Sha256,
+    octets: u64,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let length = self.out.write(octets)?;
+        self.hasher.update(&octets[..length]);
+        self.octets += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,803 @@
+//! A server as a child process, spoken to over its stdin and stdout.
+//!
+//! One process at a time, replaced when it ends, as long as the budget lasts. Every request that it
+//! holds gets exactly one reply: its answer, or an error when it ends, is silent too long, or answers
+//! with something that is no answer. A new process is set up as the client had set up the old one.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::unix::pipe;
+use tokio::sync::{Notify, SetOnce, oneshot};
+use tokio::time::Instant;
+
+use super::patience::Patience;
+use super::pending::{Asks, Kept, Pending, Requests};
+use super::setup::Setup;
+use super::{Pass, ToClient, Ungoverned, Upstream, label};
+use crate::BoxFuture;
+use crate::call::{Cancel, CancelledBy, Era, Failure, Reply, under_id};
+use crate::clock;
+use crate::lines::{Line, Lines};
+use crate::message::{self, Ambiguity, Id, IdKind, Kind, LINE_BYTES_MAX, Message, Parsed, Splice};
+use crate::outbox::{self, Outbox, OutboxReader, QUEUED_BYTES_MAX};
+use crate::process::{self, Spec, StartError};
+use crate::recorder::Permit;
+use crate::stderr::note;
+
+/// After this long without an end, the whole restart budget is there again.
+const QUIET: Duration = Duration::from_secs(60);
+/// The wait before the first restart; it doubles with each one.
+const BACK_OFF_MIN: Duration = Duration::from_millis(50);
+/// The longest wait before a restart: a person watches.
+const BACK_OFF_MAX: Duration = Duration::from_secs(5);
+/// How long a process may live on after it has closed its output, and how long output is read on after
+/// a process has ended (a grandchild may hold the pipe open).
+const LINGER: Duration = Duration::from_secs(1);
+/// How long a new process may take to answer the repeated handshake: as a client's `initialize`.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(300);
+
+/// How a child is run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The command.
+    pub spec: Spec,
+    /// Restarts within one minute; 0 for none.
+    pub max_restarts: u32,
+}
+
+/// How long a server may take to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Graces {
+    /// From the end of its input to SIGTERM.
+    pub close: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub terminate: Duration,
+}
+
+/// The child, whichever process it is now. Cheap to clone.
+#[derive(Clone)]
+pub struct ChildUpstream {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    patience: Patience,
+    client: Arc<dyn ToClient>,
+    closing: SetOnce<Graces>,
+    hurry: Notify,
+    ended: SetOnce<i32>,
+}
+
+struct State {
+    /// Lines for the process that runs, or for the next one.
+    outbox: Outbox,
+    /// Whether the process that runs has been set up, so that lines reach it at once.
+    up: bool,
+    /// The exit code of the last process, when it is not replaced.
+    gone: Option<i32>,
+    generation: u64,
+    requests: Requests,
+    asks: Asks,
+    setup: Setup,
+    restarts: u64,
+    noise: u64,
+    never_started: bool,
+}
+
+impl ChildUpstream {
+    /// Starts the command. What it sends of its own accord goes to `client`.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn start(config: Config, client: Arc<dyn ToClient>) -> Result<Self, StartError> {
+        let child = process::Child::spawn(&config.spec)?;
+        let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                outbox,
+                up: true,
+                gone: None,
+                generation: 0,
+                requests: Requests::default(),
+                asks: Asks::default(),
+                setup: Setup::default(),
+                restarts: 0,
+                noise: 0,
+                never_started: false,
+            }),
+            patience: Patience::new(),
+            client,
+            closing: SetOnce::new(),
+            hurry: Notify::new(),
+            ended: SetOnce::new(),
+        });
+        tokio::spawn(supervise(Arc::clone(&shared), config, child, reader));
+        Ok(Self { shared })
+    }
+
+    /// How often the process was replaced.
+    pub fn restarts(&self) -> u64 {
+        self.shared.state().restarts
+    }
+
+    /// Whether the server has asked the client something and waits.
+    pub fn has_open_asks(&self) -> bool {
+        !self.shared.state().asks.is_empty()
+    }
+
+    /// Waits for room in the queue towards the process.
+    pub async fn room(&self) {
+        let outbox = self.shared.state().outbox.clone();
+        tokio::select! {
+            () = outbox.room() => {}
+            _ = self.shared.ended.wait() => {}
+        }
+    }
+
+    /// Whether the command could not be executed at all.
+    pub fn never_started(&self) -> bool {
+        self.shared.state().never_started
+    }
+
+    /// Waits until the last process has ended and is not replaced: its exit code, negative for a signal.
+    pub async fn ended(&self) -> i32 {
+        *self.shared.ended.wait().await
+    }
+
+    /// No more input will come from the client, so it can no longer answer questions either.
+    pub fn client_closed(&self) {
+        self.shared.patience.resume();
+    }
+
+    /// Ends the process: closes its input, waits, then signals its group.
+    pub async fn shut_down(&self, graces: Graces) {
+        // Only the first one who asks decides how long it may take.
+        let _ = self.shared.closing.set(graces);
+        self.shared.state().outbox.close();
+        self.shared.ended.wait().await;
+    }
+
+    /// Cuts a [`Self::shut_down`] that is under way short.
+    pub fn hurry(&self) {
+        self.shared.hurry.notify_one();
+    }
+
+    /// Answers everything that is still in flight with `failure`.
+    pub fn give_up(&self, failure: &Failure) {
+        let pending = self.shared.state().requests.drain();
+        for pending in pending {
+            pending.fail(failure);
+        }
+    }
+}
+
+impl Upstream for ChildUpstream {
+    fn send(&self, permit: Permit, to_client: Arc<dyn ToClient>) -> BoxFuture<Reply> {
+        let message = permit.call().received();
+        let request = Request {
+            id: message.id().cloned(),
+            line: permit.line().clone(),
+            label: label(message),
+            era: permit.call().era(),
+            within: Some(permit.within()),
+            cancel: permit.cancel().clone(),
+            kept: None,
+        };
+        self.request(request, to_client)
+    }
+
+    fn pass(&self, pass: Pass, to_client: Arc<dyn ToClient>) -> BoxFuture<Reply> {
+        let message = pass.request.message();
+        let kept = if message.method() == Some("subscriptions/listen") {
+            Some(Kept::Listen {
+                message: message.clone(),
+                acknowledged: false,
+            })
+        } else {
+            Setup::concerns(message).then(|| Kept::Setup(message.clone()))
+        };
+        let request = Request {
+            id: message.id().cloned(),
+            line: message.raw().clone(),
+            label: label(message),
+            era: pass.era(),
+            within: pass.within,
+            cancel: pass.cancel.clone(),
+            kept,
+        };
+        self.request(request, to_client)
+    }
+
+    fn tell(&self, message: Ungoverned) {
+        self.shared.tell(message.message());
+    }
+}
+
+/// A request on its way to the process.
+struct Request {
+    id: Option<Id>,
+    line: Bytes,
+    label: String,
+    era: Era,
+    within: Option<Duration>,
+    cancel: Cancel,
+    kept: Option<Kept>,
+}
+
+impl ChildUpstream {
+    fn request(&self, request: Request, to_client: Arc<dyn ToClient>) -> BoxFuture<Reply> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let Request {
+                era,
+                within,
+                cancel,
+                ..
+            } = &request;
+            let (era, within, cancel) = (*era, *within, cancel.clone());
+            if let Some(by) = cancel.now() {
+                return Reply::failure(&Failure::cancelled(&by), era);
+            }
+            let cancellable = !matches!(&request.kept, Some(Kept::Setup(setup)) if setup.method() == Some("initialize"));
+            let (wire_id, mut reply) = match shared.enter(request, to_client) {
+                Ok(entered) => entered,
+                Err(failure) => return Reply::failure(&failure, era),
+            };
+            let mut waiting = Waiting {
+                shared: &shared,
+                id: Some(wire_id),
+            };
+            tokio::select! {
+                biased;
+                reply = &mut reply => {
+                    waiting.id = None;
+                    reply.unwrap_or_else(|_| Reply::failure(&Failure::Broken, era))
+                }
+                by = cancel.anyone() => {
+                    waiting.withdraw(&by);
+                    Reply::failure(&Failure::cancelled(&by), era)
+                }
+                within = shared.out_of_patience(within) => {
+                    if cancellable {
+                        waiting.withdraw(&CancelledBy::Us);
+                    }
+                    Reply::failure(&Failure::timed_out(within), era)
+                }
+            }
+        })
+    }
+}
+
+/// A request whose reply is waited for. Whoever stops waiting leaves its id behind as abandoned.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    id: Option<Id>,
+}
+
+impl Waiting<'_> {
+    /// Takes the request back at the server too, if it ever got there.
+    fn withdraw(&mut self, by: &CancelledBy) {
+        let Some(id) = self.id.take() else { return };
+        let mut state = self.shared.state();
+        let sent = state
+            .requests
+            .get_mut(&id)
+            .is_some_and(|pending| pending.sent.is_some());
+        state.requests.abandon(&id);
+        if sent {
+            state.outbox.push(cancel_line(by, &id));
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.shared.state().requests.abandon(&id);
+        }
+    }
+}
+
+/// The notification that takes request `id` back: the client's own words, where it has said so.
+fn cancel_line(by: &CancelledBy, id: &Id) -> Bytes {
+    if let CancelledBy::Client(line) = by
+        && let Ok(Parsed::One(message)) = Message::parse(line.clone())
+        && let Some(at) = message.member(&["params", "requestId"])
+        && let Ok(line) = Splice::new(line).replace(at, id.raw()).finish()
+    {
+        return line;
+    }
+    let head =
+        b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":";
+    [
+        &head[..],
+        id.raw(),
+        b",\"reason\":\"no longer waited for\"}}",
+    ]
+    .concat()
+    .into()
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no code that holds the state panics")
+    }
+
+    /// Queues a request for the process and notes that it owes an answer.
+    fn enter(
+        &self,
+        request: Request,
+        to_client: Arc<dyn ToClient>,
+    ) -> Result<(Id, oneshot::Receiver<Reply>), Failure> {
+        let Request {
+            id,
+            mut line,
+            label,
+            era,
+            kept,
+            ..
+        } = request;
+        let mut state = self.state();
+        if let Some(code) = state.gone {
+            return Err(Failure::NotReplaced {
+                code,
+                unsent: label,
+            });
+        }
+        let id = id.ok_or(Failure::Broken)?;
+        let wire_id = state.requests.wire_id(&id);
+        if wire_id != id
+            && let Ok(Parsed::One(message)) = Message::parse(line.clone())
+        {
+            line = under_id(&message, &wire_id);
+        }
+        let (reply, waiting) = oneshot::channel();
+        let sent = state.up.then_some(state.generation);
+        let pending = Pending {
+            reply,
+            to_client: Some(to_client),
+            label,
+            era,
+            sent,
+            request: kept,
+        };
+        state.requests.insert(wire_id.clone(), pending);
+        state.outbox.push(line);
+        Ok((wire_id, waiting))
+    }
+
+    async fn out_of_patience(&self, within: Option<Duration>) -> Duration {
+        match within {
+            Some(within) => {
+                self.patience.exhausted(within).await;
+                within
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A notification or a response of the client's.
+    fn tell(&self, message: &Message) {
+        let mut state = self.state();
+        let line = match (message.kind(), message.id()) {
+            (Kind::Response, Some(id)) => match state.asks.settle(id) {
+                Some(asked) => under_id(message, &asked.id),
+                // The question of a process that has ended: nobody waits for this.
+                None if state.generation > 0 => return,
+                None => message.raw().clone(),
+            },
+            _ => {
+                state.setup.told(message);
+                message.raw().clone()
+            }
+        };
+        if state.asks.is_empty() {
+            self.patience.resume();
+        }
+        state.outbox.push(line);
+    }
+
+    /// One line of the process's output.
+    fn take_line(&self, line: Line) {
+        match line {
+            Line::Whole(line) | Line::Last(line) => match Message::parse(line) {
+                Ok(Parsed::One(message)) => self.take(message),
+                Ok(Parsed::Batch(batch)) => {
+                    batch.members.into_iter().for_each(|member| match member {
+                        Ok(message) => self.take(message),
+                        Err(malformed) => self.noise(
+                            malformed.id().cloned(),
+                            malformed.raw(),
+                            &malformed.to_string(),
+                        ),
+                    })
+                }
+                Ok(Parsed::Blank) => {}
+                Err(malformed) => {
+                    let id = malformed
+                        .id()
+                        .cloned()
+                        .or_else(|| message::salvage_id(malformed.raw(), Kind::Response));
+                    self.noise(id, malformed.raw(), &malformed.to_string());
+                }
+            },
+            Line::TooLong { head, tail, bytes } => {
+                let id = message::salvage_id_from_ends(&head, &tail, Kind::Response);
+                self.noise(
+                    id,
+                    &head,
+                    &format!("a line of {bytes} octets is over the limit of {LINE_BYTES_MAX}"),
+                );
+            }
+        }
+    }
+
+    fn take(&self, message: Message) {
+        if let (Some(Ambiguity::TwoKinds), Some(id)) = (message.ambiguity(), message.id()) {
+            // An answer to one reader, a question to another.
+            return self.noise(
+                Some(id.clone()),
+                message.raw(),
+                "it is both a request and a response",
+            );
+        }
+        match message.kind() {
+            Kind::Response => self.answered(message),
+            Kind::Request => self.asked(&message),
+            Kind::Notification => self.notified(&message),
+        }
+    }
+
+    fn answered(&self, message: Message) {
+        let Some(id) = message.id().filter(|id| id.kind() != IdKind::Null) else {
+            // An error about a message whose id the server could not read: only the client can tell.
+            return self.client.forward(message.raw().clone());
+        };
+        let mut state = self.state();
+        let Some(pending) = state.requests.answered(id) else {
+            drop(state);
+            return note!(
+                "dropped an answer that no request in flight has asked for (id {})",
+                show(id.raw())
+            );
+        };
+        if let Some(Kept::Setup(request)) = pending.request
+            && message.result().is_some()
+        {
+            state.setup.agreed(request);
+        }
+        drop(state);
+        let place = pending.to_client.as_ref().and_then(|client| client.place());
+        // Whoever no longer waits has been told otherwise.
+        let _ = pending.reply.send(Reply::answer(message, place));
+    }
+
+    fn asked(&self, message: &Message) {
+        let id = message.id().expect("requests have an id");
+        let shown = {
+            let mut state = self.state();
+            let generation = state.generation;
+            state.asks.ask(id, generation)
+        };
+        self.patience.pause();
+        self.client.forward(under_id(message, &shown));
+    }
+
+    fn notified(&self, message: &Message) {
+        let mut state = self.state();
+        let mut line = message.raw().clone();
+        match message.method() {
+            Some("notifications/cancelled") => {
+                if let Some(target) = message.cancel_target() {
+                    if let Some(shown) = state.asks.shown(&target) {
+                        state.asks.settle(&shown);
+                        line = cancel_line(&CancelledBy::Client(line), &shown);
+                    } else if let Some(pending) = state.requests.answered(&target) {
+                        // The end of a listen: there is no other answer.
+                        let _ = pending
+                            .reply
+                            .send(Reply::silent(&Failure::Cancelled, Era::Modern));
+                    }
+                }
+                if state.asks.is_empty() {
+                    self.patience.resume();
+                }
+            }
+            Some("notifications/subscriptions/acknowledged") => {
+                let key = ["params", "_meta", "io.modelcontextprotocol/subscriptionId"];
+                let id = message
+                    .member(&key)
+                    .and_then(|at| Id::parse(&message.raw()[at]));
+                let pending = id.and_then(|id| state.requests.get_mut(&id));
+                if let Some(Pending {
+                    request: Some(Kept::Listen { acknowledged, .. }),
+                    ..
+                }) = pending
+                    && std::mem::replace(acknowledged, true)
+                {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        drop(state);
+        self.client.forward(line);
+    }
+
+    /// What is no message: if it was meant to answer a request, that request ends now.
+    fn noise(&self, id: Option<Id>, line: &[u8], why: &str) {
+        let pending = {
+            let mut state = self.state();
+            state.noise += 1;
+            id.and_then(|id| state.requests.answered(&id))
+        };
+        match pending {
+            Some(pending) => pending.fail(&Failure::InvalidAnswer(why.to_owned())),
+            None => note!(
+                "dropped a line of the server's that is no message ({why}): {}",
+                show(line)
+            ),
+        }
+    }
+
+    /// A process has ended: what it owed is answered, what it asked is taken back.
+    fn process_ended(&self, exit: &Ended) -> OutboxReader {
+        let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+        let (lost, asks) = {
+            let mut state = self.state();
+            let unsent = std::mem::replace(&mut state.outbox, outbox);
+            unsent.close();
+            state.up = false;
+            state.generation += 1;
+            let (lost, again) = state.requests.process_ended();
+            again.into_iter().for_each(|line| state.outbox.push(line));
+            (lost, state.asks.drain())
+        };
+        self.patience.resume();
+        for shown in asks {
+            self.client.forward(cancel_line(&CancelledBy::Us, &shown));
+        }
+        for pending in lost {
+            let failure = Failure::Exited {
+                code: exit.code,
+                during: pending.label.clone(),
+                last_words: exit.last_words.clone(),
+            };
+            pending.fail(&failure);
+        }
+        reader
+    }
+
+    /// There will be no other process.
+    fn end(&self, code: i32) {
+        let pending = {
+            let mut state = self.state();
+            state.gone = Some(code);
+            state.outbox.close();
+            state.requests.drain()
+        };
+        for pending in pending {
+            let unsent = pending.label.clone();
+            pending.fail(&Failure::NotReplaced { code, unsent });
+        }
+        // It ends once: only the supervisor says so.
+        let _ = self.ended.set(code);
+    }
+}
+
+/// How a process ended, for those whom it leaves without an answer.
+struct Ended {
+    code: i32,
+    last_words: Option<String>,
+}
+
+/// Runs one process after the other.
+async fn supervise(
+    shared: Arc<Shared>,
+    config: Config,
+    child: process::Child,
+    reader: OutboxReader,
+) {
+    let mut budget = Budget::new(config.max_restarts);
+    let mut running = Some((child, reader));
+    let mut code = 1;
+    while let Some((child, reader)) = running.take() {
+        let ended = run(&shared, child, reader).await;
+        code = ended.code;
+        let reader = shared.process_ended(&ended);
+        if shared.closing.initialized() || shared.state().never_started {
+            break;
+        }
+        let Some(wait) = budget.spend(clock::now()) else {
+            note!(
+                "the server ended with code {code} and is not started again: {} restarts are spent",
+                budget.max
+            );
+            break;
+        };
+        note!(
+            "the server ended with code {code}; starting it again in {} ms",
+            wait.as_millis()
+        );
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            _ = shared.closing.wait() => break,
+        }
+        shared.state().restarts += 1;
+        match process::Child::spawn(&config.spec) {
+            Ok(child) => running = Some((child, reader)),
+            Err(error) => note!("the server could not be started again: {error}"),
+        }
+    }
+    shared.end(code);
+}
+
+/// One process, from its start to its end.
+async fn run(shared: &Arc<Shared>, mut child: process::Child, reader: OutboxReader) -> Ended {
+    let (stdin, stdout) = (child.take_stdin(), child.take_stdout());
+    let writer = tokio::spawn(write(Arc::clone(shared), stdin, reader));
+    let mut output = tokio::spawn(read(Arc::clone(shared), stdout));
+    let mut silent = false;
+    let graces = tokio::select! {
+        _ = &mut output => {
+            silent = true;
+            // Its output is at its end; it usually is, too.
+            let _ = tokio::time::timeout(LINGER, child.wait()).await;
+            Graces { close: Duration::ZERO, terminate: LINGER }
+        }
+        _ = child.wait() => Graces { close: Duration::ZERO, terminate: LINGER },
+        graces = shared.closing.wait() => *graces,
+    };
+    if !graces.close.is_zero() {
+        // The writer empties the queue and then closes the process's input.
+        tokio::select! {
+            _ = tokio::time::timeout(graces.close, child.wait()) => {}
+            () = shared.hurry.notified() => {}
+        }
+    }
+    if let Some(failure) = child.start_failure() {
+        note!("{failure}");
+        let mut state = shared.state();
+        state.never_started = state.generation == 0;
+    }
+    let last_words = Some(child.stderr_tail()).filter(|words| !words.is_empty());
+    writer.abort();
+    // Whatever of the group is left has nobody to talk to.
+    let exit = child.shut_down(Duration::ZERO, graces.terminate).await;
+    // What it wrote last is still in the pipe; a process that escaped the group may hold it open.
+    if !silent && tokio::time::timeout(LINGER, &mut output).await.is_err() {
+        output.abort();
+    }
+    // 1 where the system gave no code, as the reference has it.
+    Ended {
+        code: exit.reference_code().unwrap_or(1),
+        last_words,
+    }
+}
+
+/// Passes the process's output on until it ends.
+async fn read(shared: Arc<Shared>, stdout: Option<pipe::Receiver>) {
+    let Some(stdout) = stdout else { return };
+    let mut lines = Lines::new(stdout, LINE_BYTES_MAX);
+    let mut arrived = Vec::new();
+    loop {
+        if !shared.client.has_room() {
+            shared.client.room().await;
+        }
+        // An error of a pipe that we hold is its end.
+        let more = lines.read(&mut arrived).await.unwrap_or(false);
+        arrived.drain(..).for_each(|line| shared.take_line(line));
+        if !more {
+            return;
+        }
+    }
+}
+
+async fn write(shared: Arc<Shared>, stdin: Option<pipe::Sender>, reader: OutboxReader) {
+    let Some(mut stdin) = stdin else { return };
+    let replaced = shared.state().generation > 0;
+    if replaced && !set_up_again(&shared, &mut stdin).await {
+        // Closing its input ends the process, and that counts as one more end.
+        return note!("the new server did not answer the repeated `initialize`");
+    }
+    // A process that no longer reads has ended or will: that is noticed where its output is read.
+    let _ = outbox::write_all_to(reader, &mut stdin).await;
+}
+
+/// Sets a new process up as the client had set up the old one, before it gets any line that waits.
+async fn set_up_again(shared: &Shared, stdin: &mut pipe::Sender) -> bool {
+    let (lines, reader) = Outbox::new(QUEUED_BYTES_MAX);
+    let handshake = {
+        let mut state = shared.state();
+        let id = state.requests.own_id();
+        state.setup.initialize(&id).map(|line| {
+            lines.push(line);
+            state.requests.insert_own(id)
+        })
+    };
+    let shake = async {
+        let _close = CloseOnDrop(&lines);
+        if let Some(answer) = handshake {
+            let answer = tokio::time::timeout(HANDSHAKE_WAIT, answer).await;
+            if !matches!(answer, Ok(Ok(reply)) if reply.result_raw().is_some()) {
+                return false;
+            }
+        }
+        let mut state = shared.state();
+        let State {
+            setup, requests, ..
+        } = &mut *state;
+        setup
+            .initialized()
+            .into_iter()
+            .for_each(|line| lines.push(line));
+        for (id, line) in setup.rest(|| requests.own_id()) {
+            lines.push(line);
+            // Its answer is for nobody: the client had one already.
+            drop(requests.insert_own(id));
+        }
+        state.up = true;
+        let generation = state.generation;
+        state.requests.sent_to(generation);
+        true
+    };
+    let (done, _) = tokio::join!(shake, outbox::write_all_to(reader, stdin));
+    done
+}
+
+struct CloseOnDrop<'a>(&'a Outbox);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// How often a process may be replaced. What was spent comes back after a quiet minute.
+struct Budget {
+    max: u32,
+    spent: u32,
+    last: Option<Instant>,
+}
+
+impl Budget {
+    fn new(max: u32) -> Self {
+        Self {
+            max,
+            spent: 0,
+            last: None,
+        }
+    }
+
+    /// How long to wait before the next start, if there may be one.
+    fn spend(&mut self, now: Instant) -> Option<Duration> {
+        if self
+            .last
+            .is_some_and(|last| now.duration_since(last) >= QUIET)
+        {
+            self.spent = 0;
+        }
+        self.last = Some(now);
+        if self.spent == self.max {
+            return None;
+        }
+        let wait = BACK_OFF_MIN
+            .saturating_mul(1 << self.spent.min(16))
+            .min(BACK_OFF_MAX);
+        self.spent += 1;
+        Some(wait)
+    }
+}
+
+/// The beginning of a text, for a person.
+fn show(text: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    String::from_utf8_lossy(&text[..text.len().min(SHOWN)])
+        .escape_debug()
+        .collect()
+}
