@@ -115,3 +115,14 @@ fn take_text() -> (Vec<u8>, u64) {
     let text = std::mem::take(&mut state.waiting);
     (text, std::mem::take(&mut state.dropped_bytes))
 }
+
+/// Says something to whoever reads our stderr: one line that begins with our name.
+pub fn say(text: std::fmt::Arguments<'_>) {
+    write(format!("countersign: {text}\n").as_bytes());
+}
+
+/// [`say`] with the arguments of `format!`.
+macro_rules! note {
+    ($($text:tt)*) => { $crate::stderr::say(format_args!($($text)*)) };
+}
+pub(crate) use note;

@@ -2,8 +2,8 @@
 
 mod descriptor;
 mod lines;
+mod message;
 mod outbox;
 mod process;
 mod program;
 mod seed;
-mod message;
