@@ -221,6 +221,8 @@ pub enum Refusal {
     TooManyInFlight(usize),
     /// A batch on a protocol version that has none.
     Batch,
+    /// Whoever judges calls failed on this one.
+    Unjudged,
 }
 
 impl std::fmt::Display for Refusal {
@@ -230,6 +232,9 @@ impl std::fmt::Display for Refusal {
             Self::IdInUse => f.write_str("another request with this id is still in flight"),
             Self::TooManyInFlight(limit) => {
                 write!(f, "{limit} requests are in flight; try again later")
+            }
+            Self::Unjudged => {
+                f.write_str("the rules failed on this call, so it was not forwarded")
             }
             Self::Batch => {
                 f.write_str("a batch may hold a tools/call only on protocol version 2025-03-26")
@@ -314,7 +319,7 @@ impl Failure {
             Era::Modern => INTERNAL,
         };
         match self {
-            Self::Refused(refusal @ Refusal::TooManyInFlight(_)) => {
+            Self::Refused(refusal @ (Refusal::TooManyInFlight(_) | Refusal::Unjudged)) => {
                 (INTERNAL, format!("countersign: {refusal}"))
             }
             Self::Refused(refusal) => (INVALID_REQUEST, format!("countersign: {refusal}")),

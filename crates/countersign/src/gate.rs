@@ -18,7 +18,7 @@ use crate::BoxFuture;
 use crate::call::{Call, Era, Failure, Refusal, Reply};
 use crate::decision::{Decision, Judge, Verdict};
 use crate::message::{Id, Message};
-use crate::recorder::{Admission, Hold, Intent, Recorder};
+use crate::recorder::{Admission, Hold, Intent, Permit, Recorder};
 use crate::upstream::{ToClient, Upstream};
 
 /// One layer. Any `async fn(Call, Next) -> Reply` is one.
@@ -79,7 +79,7 @@ impl Gate {
         let era = call.era();
         let rings = Arc::clone(&self.rings);
         let life = async move {
-            let reply = rings.frame(call, to_client).await;
+            let reply = Contained(Box::pin(rings.frame(call, to_client))).await;
             // Nobody waits any more: the outcome is recorded all the same.
             let _ = tell.send(reply);
         };
@@ -187,9 +187,9 @@ fn step(life: &mut BoxFuture<()>) -> Poll<()> {
 }
 
 /// A life that ends with an error instead of a panic, so that a fault of ours costs one call.
-struct Contained<F>(Pin<Box<F>>);
+struct Contained<F: ?Sized>(Pin<Box<F>>);
 
-impl<F: Future<Output = Reply>> Future for Contained<F> {
+impl<F: Future<Output = Reply> + ?Sized> Future for Contained<F> {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
@@ -268,7 +268,11 @@ impl Rings {
         let decision = self.decide(&call);
         match self.recorder.admit(call, &decision, self.within).await {
             Ok(Admission::Permit(permit, intent)) => {
-                let reply = self.upstream.send(permit, to_client).await;
+                let reply = match permit.cancel().now() {
+                    // Taken back while its intent was being written: never sent.
+                    Some(by) => Reply::failure(&Failure::cancelled(&by), era),
+                    None => self.forward(permit, to_client).await,
+                };
                 Judged {
                     reply,
                     intent: Some(intent),
@@ -285,14 +289,28 @@ impl Rings {
         }
     }
 
-    /// What cannot be judged is refused before anyone is asked.
+    /// An upstream that panics leaves an intent, and that still gets its outcome.
+    async fn forward(&self, permit: Permit, to_client: Arc<dyn ToClient>) -> Reply {
+        let sent =
+            std::panic::catch_unwind(AssertUnwindSafe(|| self.upstream.send(permit, to_client)));
+        match sent {
+            Ok(reply) => Contained(reply).await,
+            Err(_panicked) => Reply::failure(&Failure::Broken, Era::Modern),
+        }
+    }
+
+    /// What cannot be judged is refused before anyone is asked. So is what the judge fails on.
     fn decide(&self, call: &Call) -> Decision {
         match call.received().ambiguity() {
             Some(ambiguity) => Decision {
                 verdict: Verdict::Refuse(Refusal::Malformed(ambiguity.to_string())),
                 rule: "ambiguous".into(),
             },
-            None => (self.judge)(call),
+            None => std::panic::catch_unwind(AssertUnwindSafe(|| (self.judge)(call)))
+                .unwrap_or_else(|_panicked| Decision {
+                    verdict: Verdict::Refuse(Refusal::Unjudged),
+                    rule: "judge-failed".into(),
+                }),
         }
     }
 }
