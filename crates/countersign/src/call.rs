@@ -98,7 +98,7 @@ impl Call {
 
     /// Calls with other arguments. What the client sent stays on record.
     pub fn set_arguments(&mut self, arguments: &RawValue) {
-        self.arguments = Some(Bytes::copy_from_slice(arguments.get().as_bytes()));
+        self.arguments = Some(on_one_line(arguments));
         self.changed.arguments = true;
     }
 
@@ -120,6 +120,12 @@ impl Call {
         }
         line
     }
+}
+
+/// JSON as a part of a line: between lines stands 0x0A, which inside JSON can only be a blank.
+fn on_one_line(json: &RawValue) -> Bytes {
+    let blank = |octet: u8| if octet == b'\n' { b' ' } else { octet };
+    json.get().bytes().map(blank).collect()
 }
 
 /// `line` with `params.<member>` set to `value`; a governed line that reaches this is unambiguous JSON.
@@ -427,7 +433,7 @@ impl Reply {
 
     /// A result that a layer gives by itself.
     pub fn result(result: &RawValue) -> Self {
-        Self::raw_result(Bytes::copy_from_slice(result.get().as_bytes()))
+        Self::raw_result(on_one_line(result))
     }
 
     /// As [`Self::result`], from octets that are known to be JSON.
