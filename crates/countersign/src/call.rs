@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::SetOnce;
 
-use crate::message::{Id, Message, Parsed, Splice};
+use crate::message::{Ambiguity, Id, Message, Parsed, Splice};
 use crate::outbox::Place;
 
 /// The two dialects of MCP, told apart for each request.
@@ -102,6 +102,18 @@ impl Call {
         self.changed.arguments = true;
     }
 
+    /// Why no decision can rest on it: as the client sent it, or as layers left it.
+    pub(crate) fn ambiguity(&self) -> Option<Ambiguity> {
+        let of = |message: &Message| message.ambiguity().cloned();
+        if let Some(ambiguity) = of(&self.received) {
+            return Some(ambiguity);
+        }
+        if !self.changed.name && !self.changed.arguments {
+            return None;
+        }
+        of(&one(self.forwarded()))
+    }
+
     /// Fires when the client takes the call back.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
@@ -122,6 +134,13 @@ impl Call {
     }
 }
 
+fn one(line: Bytes) -> Message {
+    match Message::parse(line) {
+        Ok(Parsed::One(message)) => message,
+        _ => unreachable!("a call is made from one message, and only JSON is put into it"),
+    }
+}
+
 /// JSON as a part of a line: between lines stands 0x0A, which inside JSON can only be a blank.
 fn on_one_line(json: &RawValue) -> Bytes {
     let blank = |octet: u8| if octet == b'\n' { b' ' } else { octet };
@@ -130,10 +149,7 @@ fn on_one_line(json: &RawValue) -> Bytes {
 
 /// `line` with `params.<member>` set to `value`; a governed line that reaches this is unambiguous JSON.
 fn put_param(line: &Bytes, member: &str, value: &[u8]) -> Bytes {
-    let message = match Message::parse(line.clone()) {
-        Ok(Parsed::One(message)) => message,
-        _ => unreachable!("a call is made from one message"),
-    };
+    let message = one(line.clone());
     let pair = [b"\"", member.as_bytes(), b"\":", value].concat();
     let params = [b",\"params\":{", &pair[..], b"}"].concat();
     let splice = Splice::new(line);

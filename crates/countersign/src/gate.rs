@@ -301,7 +301,7 @@ impl Rings {
 
     /// What cannot be judged is refused before anyone is asked. So is what the judge fails on.
     fn decide(&self, call: &Call) -> Decision {
-        match call.received().ambiguity() {
+        match call.ambiguity() {
             Some(ambiguity) => Decision {
                 verdict: Verdict::Refuse(Refusal::Malformed(ambiguity.to_string())),
                 rule: "ambiguous".into(),
