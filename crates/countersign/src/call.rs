@@ -114,6 +114,11 @@ impl Call {
         of(&one(self.forwarded()))
     }
 
+    /// Whether it was made from these very octets and with this very signal.
+    pub(crate) fn is_made_from(&self, received: &Bytes, cancel: &Cancel) -> bool {
+        std::ptr::eq(&**self.received.raw(), &**received) && Arc::ptr_eq(&self.cancel.0, &cancel.0)
+    }
+
     /// Fires when the client takes the call back.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
@@ -301,6 +306,8 @@ pub enum Failure {
     Broken,
     /// A layer used its `next` after the call was closed.
     Revoked,
+    /// A layer handed on another call than the one it was given.
+    AnotherCall,
     /// The server's answer is not one.
     InvalidAnswer(String),
     /// The journal takes no entry: nothing was forwarded.
@@ -375,6 +382,10 @@ impl Failure {
             Self::Revoked => (
                 INTERNAL,
                 "countersign: the call was closed before it was judged".into(),
+            ),
+            Self::AnotherCall => (
+                INTERNAL,
+                "countersign: a layer handed on another call than it was given".into(),
             ),
             Self::InvalidAnswer(why) => (
                 INTERNAL,

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{SetOnce, oneshot};
 
 use crate::BoxFuture;
-use crate::call::{Call, Era, Failure, Refusal, Reply};
+use crate::call::{Call, Cancel, Era, Failure, Refusal, Reply};
 use crate::decision::{Decision, Judge, Verdict};
 use crate::message::{Id, Message};
 use crate::recorder::{Admission, Hold, Intent, Permit, Recorder};
@@ -222,7 +223,7 @@ impl Rings {
         let received = call.received().clone();
         let cancel = call.cancel().clone();
         let era = call.era();
-        let passage = Arc::new(Passage::default());
+        let passage = Arc::new(Passage::of(&call));
         let next = Next {
             rings: Arc::clone(&self),
             passage: Arc::clone(&passage),
@@ -315,9 +316,10 @@ impl Rings {
     }
 }
 
-/// Whether the core may still be entered, and how it went there.
-#[derive(Default)]
+/// Whether the core may still be entered, by which call, and how it went there.
 struct Passage {
+    received: Bytes,
+    cancel: Cancel,
     stage: Mutex<Stage>,
     intent: Mutex<Option<Intent>>,
     core_ended: SetOnce<()>,
@@ -332,6 +334,16 @@ enum Stage {
 }
 
 impl Passage {
+    fn of(call: &Call) -> Self {
+        Self {
+            received: call.received().raw().clone(),
+            cancel: call.cancel().clone(),
+            stage: Mutex::default(),
+            intent: Mutex::default(),
+            core_ended: SetOnce::new(),
+        }
+    }
+
     /// Whether the core may be entered; only the first to ask may.
     fn enter(&self) -> bool {
         let mut stage = self.stage.lock().expect("no code that holds it panics");
@@ -386,8 +398,14 @@ impl Next {
 
     fn enter_core(self, call: Call) -> BoxFuture<Reply> {
         let era = call.era();
+        let failed =
+            |failure| Box::pin(async move { Reply::failure(&failure, era) }) as BoxFuture<Reply>;
+        if !call.is_made_from(&self.passage.received, &self.passage.cancel) {
+            // Its intent would say that the client has sent what it never sent.
+            return failed(Failure::AnotherCall);
+        }
         if !self.passage.enter() {
-            return Box::pin(async move { Reply::failure(&Failure::Revoked, era) });
+            return failed(Failure::Revoked);
         }
         let (mut tell, told) = oneshot::channel();
         let Self {
