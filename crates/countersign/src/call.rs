@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::SetOnce;
 
-use crate::message::{Ambiguity, Id, Message, Parsed, Splice};
+use crate::message::{Ambiguity, INVALID_REQUEST, Id, Message, Parsed, Splice};
 use crate::outbox::Place;
 
 /// The two dialects of MCP, told apart for each request.
@@ -318,8 +318,6 @@ pub enum Failure {
     ShuttingDown,
 }
 
-/// JSON-RPC: the request is not valid.
-const INVALID_REQUEST: i32 = -32600;
 /// JSON-RPC: internal error. Our own trouble, in either era.
 pub(crate) const INTERNAL: i32 = -32603;
 /// What the reference answers with; the modern era keeps this range for the peers' own errors.
