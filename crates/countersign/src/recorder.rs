@@ -44,13 +44,8 @@ pub enum Fsync {
 const INLINE_OCTETS_MAX: usize = 256 << 10;
 
 /// A logged allow: it owns the judged call, with its time limit and its cancel signal. An upstream
-/// takes it by value, so nothing is forwarded unlogged, changed after the decision, or twice.
-///
-/// Nobody else can make one:
-///
-/// ```compile_fail
-/// let forged = countersign::recorder::Permit { call: todo!(), line: todo!(), within: todo!() };
-/// ```
+/// takes it by value, so nothing is forwarded unlogged, changed after the decision, or twice. Nobody
+/// else can make one, or a second one of it.
 #[derive(Debug)]
 pub struct Permit {
     call: Call,

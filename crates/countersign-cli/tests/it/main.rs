@@ -1,1 +1,3 @@
 //! One test binary: drives this crate as its users would.
+
+mod structure;

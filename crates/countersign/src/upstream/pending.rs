@@ -225,3 +225,6 @@ impl Asks {
         self.open.drain().map(|(shown, _)| shown).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,3 +85,6 @@ impl Setup {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
