@@ -248,6 +248,27 @@ async fn an_intent_that_does_not_reach_the_disk_is_not_forwarded_and_the_next_st
     book.assert_call(0, "first", "{}", &first);
 }
 
+#[tokio::test]
+async fn an_outcome_that_does_not_reach_the_disk_withholds_the_answer() {
+    let desk = Desk::new(Fsync::Always);
+    let path = desk.path();
+    let aside = path.with_extension("aside");
+    let to = aside.clone();
+    let (server, seen) = Server::acting(move |_| {
+        std::fs::rename(&path, &to).expect("both are in one folder");
+        Box::pin(async { result(NOON) })
+    });
+    let gate = gate(&desk, server);
+    assert_told(&handle(&gate, "now").await, WITHHELD);
+    assert_eq!(seen.lines(), [line(1, "now")]);
+    assert_told(&handle(&gate, "later").await, NOTHING_FORWARDED);
+    assert!(desk.recorder.close().is_err());
+    std::fs::rename(&aside, desk.path()).expect("both are in one folder");
+    // Written but not known to be on disk: what stands there is whole, and goes no further.
+    let book = desk.verify();
+    assert_eq!(book.report.intents, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_wait_for_the_journal_and_are_refused_when_there_will_be_none() {
     let desk = Desk::without_journal(Fsync::Interval);

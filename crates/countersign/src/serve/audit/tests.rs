@@ -157,5 +157,5 @@ fn a_result_speaks_the_dialect_of_its_caller() {
         "countersign"
     );
     let failed = result(Err("no journal".into()), Era::Legacy);
-    assert_eq!(failed.recorded().1, true);
+    assert!(failed.recorded().1);
 }
