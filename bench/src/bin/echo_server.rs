@@ -1,9 +1,11 @@
 //! A minimal MCP server over stdio: one tool, `echo`, answered as fast as one thread can.
 //!
 //! The one idea: read a large chunk, answer every whole line in it, write once. It must cost so
-//! little that what is measured is the path to it. It looks at requests only as far as it must,
-//! and it serves well-formed input only.
+//! little that what is measured is the path to it. With `--write-each` every answer has a `write`
+//! of its own, as with most servers there are. It looks at requests only as far as it must, and it
+//! serves well-formed input only.
 
+use std::env;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 
@@ -16,6 +18,8 @@ const UNWRITTEN_BYTES_MAX: usize = 256 << 10;
 const TOOLS: &[u8] = br#"{"tools":[{"name":"echo","description":"Answers a text of `size` bytes, or its arguments.","inputSchema":{"type":"object","properties":{"size":{"type":"integer","minimum":0}}}}]}"#;
 
 fn main() -> io::Result<()> {
+    let write_each = env::args().any(|word| word == "--write-each");
+    let unwritten_bytes_max = if write_each { 0 } else { UNWRITTEN_BYTES_MAX };
     let mut input = countersign_bench::stdin()?;
     let mut output = countersign_bench::stdout()?;
     let mut pending = Vec::new();
@@ -33,7 +37,7 @@ fn main() -> io::Result<()> {
         while let Some(length) = pending[searched..].iter().position(|&b| b == b'\n') {
             let end = searched + length;
             answer(&pending[start..end], &mut answers);
-            if answers.len() > UNWRITTEN_BYTES_MAX {
+            if answers.len() > unwritten_bytes_max {
                 output.write_all(&answers)?;
                 answers.clear();
             }

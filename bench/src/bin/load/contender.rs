@@ -58,11 +58,13 @@ pub(crate) struct Contender {
 
 impl Contender {
     /// Every contender that can run here, and why each of the others cannot.
-    pub(crate) fn all(programs: &Programs) -> (Vec<Self>, Vec<String>) {
+    ///
+    /// `server_options` are for the echo server.
+    pub(crate) fn all(programs: &Programs, server_options: &[&str]) -> (Vec<Self>, Vec<String>) {
         let mut present = Vec::new();
         let mut absent = Vec::new();
         for &(name, line) in LINES {
-            let words = words(line, programs);
+            let words = words(line, server_options, programs);
             match missing(&words) {
                 None => present.push(Self { name, words }),
                 Some(reason) => absent.push(format!("{name}: {reason}")),
@@ -82,7 +84,7 @@ impl Contender {
     }
 }
 
-fn words(line: &str, programs: &Programs) -> Vec<String> {
+fn words(line: &str, server_options: &[&str], programs: &Programs) -> Vec<String> {
     let place = |word: &str| {
         word.replace("{bench}", &programs.bench.to_string_lossy())
             .replace("{product}", &programs.product.to_string_lossy())
@@ -90,6 +92,7 @@ fn words(line: &str, programs: &Programs) -> Vec<String> {
     };
     line.split_whitespace()
         .chain(["{bench}/echo_server"])
+        .chain(server_options.iter().copied())
         .map(place)
         .collect()
 }
@@ -111,6 +114,7 @@ fn missing(words: &[String]) -> Option<String> {
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     words
         .iter()
-        .find(|word| word.starts_with("--") && word.len() > 2 && !help.contains(word.as_str()))
+        .take_while(|word| *word != "--")
+        .find(|word| word.starts_with("--") && !help.contains(word.as_str()))
         .map(|option| format!("`wrap --help` does not name {option}"))
 }

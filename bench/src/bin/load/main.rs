@@ -20,12 +20,13 @@ use contender::{Contender, Programs};
 use process::Cpu;
 use session::{Failure, Plan, Round, Session};
 
-const USAGE: &str = "usage: load --product DIR --peers DIR --work DIR [--quick] [--only WORD]";
+const USAGE: &str =
+    "usage: load --product DIR --peers DIR --work DIR [--quick] [--write-each] [--only WORD]";
 
 /// Result sizes, and how many calls a round makes one at a time and with many in flight.
 const SIZES: [(usize, usize, usize); 4] = [
-    (200, 1000, 4000),
-    (10_000, 500, 2000),
+    (200, 2000, 20_000),
+    (10_000, 1000, 5000),
     (100_000, 200, 600),
     (1_000_000, 50, 128),
 ];
@@ -65,6 +66,7 @@ struct Options {
     programs: Programs,
     work: PathBuf,
     effort: Effort,
+    server_options: Vec<&'static str>,
     /// Only contenders with this in their name, beside the direct connection.
     only: Option<String>,
 }
@@ -88,9 +90,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         programs,
         work,
         effort,
+        server_options,
         only,
     } = options().map_err(|fault| format!("{fault}\n{USAGE}"))?;
-    let (mut contenders, mut absent) = Contender::all(&programs);
+    let (mut contenders, mut absent) = Contender::all(&programs, &server_options);
     contenders.retain(|contender| {
         contender.name == "direct"
             || only
@@ -140,11 +143,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn options() -> Result<Options, String> {
     let (mut product, mut peers, mut work, mut only) = (None, None, None, None);
     let mut effort = FULL;
+    let mut server_options = Vec::new();
     let mut words = env::args().skip(1);
     while let Some(word) = words.next() {
         let slot = match word.as_str() {
             "--quick" => {
                 effort = QUICK;
+                continue;
+            }
+            "--write-each" => {
+                server_options.push("--write-each");
                 continue;
             }
             "--product" => &mut product,
@@ -173,6 +181,7 @@ fn options() -> Result<Options, String> {
         },
         work: folder(work, "--work")?,
         effort,
+        server_options,
         only,
     })
 }
@@ -191,7 +200,7 @@ fn startup(
             let dir = fresh_folder(work, at)?;
             match Session::open(&contenders[at], &dir) {
                 Ok(session) => taken.push(session.startup),
-                Err(failure) => times[at] = Err(failure.to_string()),
+                Err(failure) => times[at] = Err(failed(&failure)),
             }
         }
     }
@@ -220,7 +229,7 @@ fn setting(
             if let Ok(running) = entrant
                 && let Err(failure) = running.take_turn(plan)
             {
-                *entrant = Err(failure.to_string());
+                *entrant = Err(failed(&failure));
             }
         }
     }
@@ -242,7 +251,7 @@ struct Entrant {
 impl Entrant {
     /// Starts a contender and warms it up with single calls, for a quarter of a round.
     fn enter(contender: &Contender, dir: PathBuf, plan: Plan) -> Result<Self, String> {
-        let mut session = Session::open(contender, &dir).map_err(|failure| failure.to_string())?;
+        let mut session = Session::open(contender, &dir).map_err(|failure| failed(&failure))?;
         let disk_bytes_before = process::bytes_below(&dir);
         let warm_up = Plan {
             calls: plan.calls.div_ceil(4),
@@ -250,13 +259,11 @@ impl Entrant {
             time_max: plan.time_max / 2,
             ..plan
         };
-        let round = session
-            .run(warm_up)
-            .map_err(|failure| failure.to_string())?;
+        let round = session.run(warm_up).map_err(|failure| failed(&failure))?;
         let a_call = median(round.latencies);
         if plan.in_flight > 1 && a_call * IN_FLIGHT_MANY as u32 > WINDOW_TIME_MAX {
             return Err(format!(
-                "not asked to: one call takes {:.1} s",
+                "too slow to be asked: one call takes {:.1} s",
                 a_call.as_secs_f64()
             ));
         }
@@ -319,6 +326,11 @@ impl Entrant {
             disk_bytes_per_call: disk_bytes as f64 / calls_since_start as f64,
         }
     }
+}
+
+/// What stands in place of a number.
+fn failed(failure: &Failure) -> String {
+    format!("failed: {failure}")
 }
 
 /// Every contender once, each round beginning with the next one.

@@ -60,7 +60,7 @@ pub(crate) fn startup(pinned: bool, times: &[(&'static str, Result<Duration, Str
                 )
             }
             (Ok(time), None) => format!("| {name} | {:.1} | |\n", millis(*time)),
-            (Err(reason), _) => format!("| {name} | failed: {} | |\n", cell(reason)),
+            (Err(reason), _) => format!("| {name} | {} | |\n", cell(reason)),
         };
     }
     text
@@ -100,24 +100,18 @@ fn row(
     let it = match measure {
         Ok(measure) => measure,
         Err(reason) => {
-            return format!(
-                "| {result} | {name} | failed: {} | | | | | | |\n",
-                cell(reason)
-            );
+            return format!("| {result} | {name} | {} | | | | | | |\n", cell(reason));
         }
     };
-    let times = |of: fn(&Measure) -> f64| {
-        direct.map_or(String::new(), |direct| {
-            format!(" ({:.2}×)", of(it) / of(direct))
-        })
-    };
+    let times =
+        |of: fn(&Measure) -> f64| direct.map_or(String::new(), |direct| ratio(of(it) / of(direct)));
     format!(
         "| {result} | {name} | {}{} | {}{} | {}{} | {} | {} | {:.1} MiB | {:.0} B |\n",
         time(it.p50),
         times(|it| it.p50.as_secs_f64()),
         time(it.p99),
         times(|it| it.p99.as_secs_f64()),
-        rate(it.calls_per_second),
+        figures(it.calls_per_second),
         times(|it| it.calls_per_second),
         time(it.cpu.proxy),
         time(it.cpu.proxy + it.cpu.server),
@@ -130,20 +124,27 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Three figures or so, in µs below 10 ms.
-fn time(time: Duration) -> String {
-    match time.as_secs_f64() * 1e6 {
-        micros if micros < 100.0 => format!("{micros:.1} µs"),
-        micros if micros < 10_000.0 => format!("{micros:.0} µs"),
-        micros => format!("{:.1} ms", micros / 1e3),
-    }
+/// Three figures, or the whole number when it has more.
+fn figures(value: f64) -> String {
+    let decimals = match value {
+        _ if value >= 100.0 => 0,
+        _ if value >= 10.0 => 1,
+        _ if value >= 0.01 => 2,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
 }
 
-fn rate(calls_per_second: f64) -> String {
-    if calls_per_second < 100.0 {
-        format!("{calls_per_second:.1}")
-    } else {
-        format!("{calls_per_second:.0}")
+fn ratio(value: f64) -> String {
+    format!(" ({}×)", figures(value))
+}
+
+/// Microseconds below 10 ms, for most values to be in one unit.
+fn time(time: Duration) -> String {
+    match time.as_secs_f64() * 1e6 {
+        0.0 => "-".to_owned(),
+        micros if micros < 10_000.0 => format!("{} µs", figures(micros)),
+        micros => format!("{} ms", figures(micros / 1e3)),
     }
 }
 

@@ -27,6 +27,9 @@ const LEAVE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Where the members of an answer that are not its text stand: this far from either end.
 const MARGIN_BYTES: usize = 256;
 
+/// How much of a wrong answer is shown.
+const QUOTED_BYTES_MAX: usize = 100;
+
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":"start","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"load","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
@@ -123,6 +126,9 @@ impl Session {
     }
 
     /// Sends the calls of a plan and checks the answer to each.
+    ///
+    /// Requests are written while nobody reads the answers. That cannot block for ever: all those
+    /// in flight together are smaller than two pages, the smallest pipe there is.
     pub(crate) fn run(&mut self, plan: Plan) -> Result<Round, Failure> {
         let first = self.calls;
         let mut sent: Vec<Option<Instant>> = Vec::with_capacity(plan.calls);
@@ -345,7 +351,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 fn wrong(line: &[u8]) -> Failure {
-    Failure::Wrong(String::from_utf8_lossy(&line[..line.len().min(MARGIN_BYTES)]).into_owned())
+    Failure::Wrong(String::from_utf8_lossy(&line[..line.len().min(QUOTED_BYTES_MAX)]).into_owned())
 }
 
 #[cfg(test)]
