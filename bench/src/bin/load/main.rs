@@ -1,29 +1,23 @@
 //! The load client: measures every contender in one interleaved run and prints a Markdown table.
 //!
-//! All contenders of a setting are open at once and take turns in short rounds, in rotating order,
-//! so that a noisy machine disturbs all alike; what is printed are medians over the rounds.
-//! It measures from outside: it never looks into what a contender wrote, only at how much.
+//! All contenders of a setting are open at once and take turns in short rounds, so that a noisy
+//! machine disturbs all alike. It measures from outside: it never looks into what a contender
+//! wrote, only at how much.
 
 mod contender;
+mod options;
 mod process;
 mod report;
+mod rounds;
 mod session;
 
-use std::env;
 use std::error::Error;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use contender::{Contender, Programs};
-use process::Cpu;
-use session::{Failure, Plan, Round, Session};
+use contender::Contender;
+use options::{Effort, Options, USAGE, options};
+use session::Plan;
 
-const USAGE: &str =
-    "usage: load --product DIR --peers DIR --work DIR [--quick] [--write-each] [--only WORD]";
-
-/// Result sizes, and how many calls a round makes one at a time and with many in flight.
+/// Bytes of a result, and the calls of a round: one at a time and with many in flight.
 const SIZES: [(usize, usize, usize); 4] = [
     (200, 2000, 20_000),
     (10_000, 1000, 5000),
@@ -33,352 +27,47 @@ const SIZES: [(usize, usize, usize); 4] = [
 
 const IN_FLIGHT_MANY: usize = 64;
 
-/// A contender that by its warm-up would need longer than this to answer all calls in flight once
-/// is not asked to.
-const WINDOW_TIME_MAX: Duration = Duration::from_secs(20);
-
-/// A contender that has used this much time sits out the rest of a setting's rounds.
-const CONTENDER_TIME_MAX: Duration = Duration::from_secs(8);
-
-/// What `--quick` shortens.
-struct Effort {
-    rounds: usize,
-    starts: usize,
-    /// Divides the number of calls of a round.
-    divisor: usize,
-    round_time_max: Duration,
-}
-
-const FULL: Effort = Effort {
-    rounds: 7,
-    starts: 20,
-    divisor: 1,
-    round_time_max: Duration::from_secs(1),
-};
-const QUICK: Effort = Effort {
-    rounds: 3,
-    starts: 5,
-    divisor: 4,
-    round_time_max: Duration::from_millis(300),
-};
-
-struct Options {
-    programs: Programs,
-    work: PathBuf,
-    effort: Effort,
-    server_options: Vec<&'static str>,
-    /// Only contenders with this in their name, beside the direct connection.
-    only: Option<String>,
-}
-
-/// One line of the tables: what a contender needed in one setting. `Err` says why there is none.
-pub(crate) type Measured = (&'static str, Result<Measure, String>);
-
-/// Medians over rounds; sums for what is counted.
-pub(crate) struct Measure {
-    pub(crate) p50: Duration,
-    pub(crate) p99: Duration,
-    pub(crate) calls_per_second: f64,
-    /// Per call.
-    pub(crate) cpu: Cpu,
-    pub(crate) rss_peak_kib: u64,
-    pub(crate) disk_bytes_per_call: f64,
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
-    let Options {
-        programs,
-        work,
-        effort,
-        server_options,
-        only,
-    } = options().map_err(|fault| format!("{fault}\n{USAGE}"))?;
-    let (mut contenders, mut absent) = Contender::all(&programs, &server_options);
-    contenders.retain(|contender| {
-        contender.name == "direct"
-            || only
-                .as_ref()
-                .is_none_or(|word| contender.name.contains(word.as_str()))
-    });
-    if let Some(word) = only {
-        absent.push(format!("all but those with `{word}` in their name"));
-    }
+    let options = options().map_err(|fault| format!("{fault}\n{USAGE}"))?;
+    let (contenders, absent) = chosen(&options);
     let cores = process::cores()?;
     println!("{}", report::heading(&cores, &absent));
     for (pinned, cores) in [(false, cores), (true, process::last_of(&cores))] {
         process::confine(&cores)?;
-        println!(
-            "{}",
-            report::startup(pinned, &startup(&contenders, &work, effort.starts)?)
-        );
+        let startup = rounds::startup(&contenders, &options.work, options.effort.starts)?;
+        println!("{}", report::startup(pinned, &startup));
         for in_flight in [1, IN_FLIGHT_MANY] {
             println!("{}", report::table_heading(pinned, in_flight));
-            for (result_bytes, calls_single, calls_many) in SIZES {
-                let calls = if in_flight == 1 {
-                    calls_single
-                } else {
-                    calls_many
-                };
-                let calls = calls / effort.divisor;
-                let plan = Plan {
-                    calls,
-                    in_flight,
-                    result_bytes,
-                    time_max: effort.round_time_max,
-                };
-                eprintln!("pinned: {pinned}, in flight: {in_flight}, result: {result_bytes} bytes");
-                print!(
-                    "{}",
-                    report::rows(
-                        result_bytes,
-                        &setting(&contenders, &work, plan, effort.rounds)?
-                    )
-                );
+            for plan in plans(in_flight, &options.effort) {
+                eprintln!("pinned: {pinned}, {plan:?}");
+                let measured =
+                    rounds::setting(&contenders, &options.work, plan, options.effort.rounds)?;
+                print!("{}", report::rows(plan.result_bytes, &measured));
             }
         }
     }
     Ok(())
 }
 
-fn options() -> Result<Options, String> {
-    let (mut product, mut peers, mut work, mut only) = (None, None, None, None);
-    let mut effort = FULL;
-    let mut server_options = Vec::new();
-    let mut words = env::args().skip(1);
-    while let Some(word) = words.next() {
-        let slot = match word.as_str() {
-            "--quick" => {
-                effort = QUICK;
-                continue;
-            }
-            "--write-each" => {
-                server_options.push("--write-each");
-                continue;
-            }
-            "--product" => &mut product,
-            "--peers" => &mut peers,
-            "--work" => &mut work,
-            "--only" => &mut only,
-            _ => return Err(format!("{word} is not an option")),
-        };
-        *slot = Some(
-            words
-                .next()
-                .ok_or_else(|| format!("{word} needs a value"))?,
-        );
+/// The contenders of this run, and a line for each that is not in it.
+fn chosen(options: &Options) -> (Vec<Contender>, Vec<String>) {
+    let (mut contenders, mut absent) = Contender::all(&options.programs, &options.server_options);
+    if let Some(word) = &options.only {
+        // Without the direct connection there are no ratios.
+        contenders.retain(|it| it.name == "direct" || it.name.contains(word.as_str()));
+        absent.push(format!("all but those with `{word}` in their name"));
     }
-    let folder = |given: Option<String>, option: &str| {
-        let given = given.ok_or_else(|| format!("{option} is missing"))?;
-        fs::canonicalize(&given).map_err(|error| format!("{given}: {error}"))
-    };
-    let bench = env::current_exe().map_err(|error| format!("own path: {error}"))?;
-    let bench = bench.parent().unwrap_or(Path::new("/")).to_owned();
-    Ok(Options {
-        programs: Programs {
-            bench,
-            product: folder(product, "--product")?,
-            peers: folder(peers, "--peers")?,
-        },
-        work: folder(work, "--work")?,
-        effort,
-        server_options,
-        only,
+    (contenders, absent)
+}
+
+fn plans(in_flight: usize, effort: &Effort) -> impl Iterator<Item = Plan> {
+    SIZES.into_iter().map(move |(result_bytes, single, many)| {
+        let calls = if in_flight == 1 { single } else { many };
+        Plan {
+            calls: calls / effort.divisor,
+            in_flight,
+            result_bytes,
+            time_max: effort.round_time_max,
+        }
     })
-}
-
-/// Time from start to the answer to `initialize`: the median of several starts, taken in turns.
-fn startup(
-    contenders: &[Contender],
-    work: &Path,
-    starts: usize,
-) -> io::Result<Vec<(&'static str, Result<Duration, String>)>> {
-    let mut times: Vec<Result<Vec<Duration>, String>> =
-        contenders.iter().map(|_| Ok(Vec::new())).collect();
-    for round in 0..starts {
-        for at in turns(contenders.len(), round) {
-            let Ok(taken) = &mut times[at] else { continue };
-            let dir = fresh_folder(work, at)?;
-            match Session::open(&contenders[at], &dir) {
-                Ok(session) => taken.push(session.startup),
-                Err(failure) => times[at] = Err(failed(&failure)),
-            }
-        }
-    }
-    Ok(contenders
-        .iter()
-        .zip(times)
-        .map(|(contender, times)| (contender.name, times.map(median)))
-        .collect())
-}
-
-/// Measures all contenders in one setting.
-fn setting(
-    contenders: &[Contender],
-    work: &Path,
-    plan: Plan,
-    rounds: usize,
-) -> io::Result<Vec<Measured>> {
-    let mut entrants = Vec::new();
-    for (at, contender) in contenders.iter().enumerate() {
-        let dir = fresh_folder(work, at)?;
-        entrants.push((contender.name, Entrant::enter(contender, dir, plan)));
-    }
-    for round in 0..rounds {
-        for at in turns(entrants.len(), round) {
-            let entrant = &mut entrants[at].1;
-            if let Ok(running) = entrant
-                && let Err(failure) = running.take_turn(plan)
-            {
-                *entrant = Err(failed(&failure));
-            }
-        }
-    }
-    Ok(entrants
-        .into_iter()
-        .map(|(name, entrant)| (name, entrant.map(Entrant::leave)))
-        .collect())
-}
-
-/// A contender in a setting, and what its rounds have shown so far.
-struct Entrant {
-    session: Session,
-    dir: PathBuf,
-    disk_bytes_before: u64,
-    rounds: Vec<Round>,
-    cpu: Cpu,
-}
-
-impl Entrant {
-    /// Starts a contender and warms it up with single calls, for a quarter of a round.
-    fn enter(contender: &Contender, dir: PathBuf, plan: Plan) -> Result<Self, String> {
-        let mut session = Session::open(contender, &dir).map_err(|failure| failed(&failure))?;
-        let disk_bytes_before = process::bytes_below(&dir);
-        let warm_up = Plan {
-            calls: plan.calls.div_ceil(4),
-            in_flight: 1,
-            time_max: plan.time_max / 2,
-            ..plan
-        };
-        let round = session.run(warm_up).map_err(|failure| failed(&failure))?;
-        let a_call = median(round.latencies);
-        if plan.in_flight > 1 && a_call * IN_FLIGHT_MANY as u32 > WINDOW_TIME_MAX {
-            return Err(format!(
-                "too slow to be asked: one call takes {:.1} s",
-                a_call.as_secs_f64()
-            ));
-        }
-        Ok(Self {
-            session,
-            dir,
-            disk_bytes_before,
-            rounds: Vec::new(),
-            cpu: Cpu::default(),
-        })
-    }
-
-    fn take_turn(&mut self, plan: Plan) -> Result<(), Failure> {
-        if self
-            .rounds
-            .iter()
-            .map(|round| round.elapsed)
-            .sum::<Duration>()
-            > CONTENDER_TIME_MAX
-        {
-            return Ok(());
-        }
-        let processes = self.session.processes();
-        let before = processes.cpu();
-        let round = self.session.run(plan)?;
-        let after = processes.cpu();
-        self.cpu.proxy += after.proxy.saturating_sub(before.proxy);
-        self.cpu.server += after.server.saturating_sub(before.server);
-        self.rounds.push(round);
-        Ok(())
-    }
-
-    fn leave(self) -> Measure {
-        let rss_peak_kib = self.session.processes().rss_peak_kib();
-        let calls_since_start = self.session.calls();
-        self.session.close();
-        let disk_bytes = process::bytes_below(&self.dir).saturating_sub(self.disk_bytes_before);
-        let calls: usize = self.rounds.iter().map(|round| round.latencies.len()).sum();
-        let per_round = |percent| {
-            median(
-                self.rounds
-                    .iter()
-                    .map(|round| percentile(&round.latencies, percent))
-                    .collect(),
-            )
-        };
-        let rates = self
-            .rounds
-            .iter()
-            .map(|round| round.latencies.len() as f64 / round.elapsed.as_secs_f64());
-        Measure {
-            p50: per_round(50),
-            p99: per_round(99),
-            calls_per_second: median_rate(rates.collect()),
-            cpu: Cpu {
-                proxy: self.cpu.proxy / calls as u32,
-                server: self.cpu.server / calls as u32,
-            },
-            rss_peak_kib,
-            disk_bytes_per_call: disk_bytes as f64 / calls_since_start as f64,
-        }
-    }
-}
-
-/// What stands in place of a number.
-fn failed(failure: &Failure) -> String {
-    format!("failed: {failure}")
-}
-
-/// Every contender once, each round beginning with the next one.
-fn turns(count: usize, round: usize) -> impl Iterator<Item = usize> {
-    (0..count).map(move |at| (at + round) % count)
-}
-
-fn fresh_folder(work: &Path, at: usize) -> io::Result<PathBuf> {
-    let dir = work.join(at.to_string());
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
-    }
-    fs::create_dir_all(&dir)?;
-    Ok(dir)
-}
-
-fn median(values: Vec<Duration>) -> Duration {
-    percentile(&values, 50)
-}
-
-/// The smallest value that at least this share of the values does not exceed.
-fn percentile(values: &[Duration], percent: usize) -> Duration {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied().unwrap_or_default()
-}
-
-fn median_rate(mut rates: Vec<f64>) -> f64 {
-    rates.sort_unstable_by(f64::total_cmp);
-    rates.get(rates.len() / 2).copied().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_is_one_of_the_values() {
-        let values: Vec<_> = (1..=200).rev().map(Duration::from_millis).collect();
-        for (percent, millis) in [(50, 100), (99, 198), (100, 200), (0, 1)] {
-            assert_eq!(percentile(&values, percent), Duration::from_millis(millis));
-        }
-    }
-
-    #[test]
-    fn each_round_begins_with_another_contender() {
-        assert_eq!(turns(3, 0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(turns(3, 4).collect::<Vec<_>>(), [1, 2, 0]);
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::thread::CpuSet;
 
-use crate::{Measure, Measured};
+use crate::rounds::{Measure, Row};
 
 /// The machine, and which contenders are not in the tables.
 pub(crate) fn heading(cores: &CpuSet, absent: &[String]) -> String {
@@ -41,7 +41,7 @@ fn placement(pinned: bool) -> &'static str {
 }
 
 /// The table of start-up times.
-pub(crate) fn startup(pinned: bool, times: &[(&'static str, Result<Duration, String>)]) -> String {
+pub(crate) fn startup(pinned: bool, times: &[Row<Duration>]) -> String {
     let mut text = format!(
         "\n### Start to `initialize` answered, {}\n\n| contender | ms | over direct |\n| --- | ---: | ---: |\n",
         placement(pinned)
@@ -75,7 +75,7 @@ pub(crate) fn table_heading(pinned: bool, in_flight: usize) -> String {
 }
 
 /// The rows of one result size.
-pub(crate) fn rows(result_bytes: usize, measured: &[Measured]) -> String {
+pub(crate) fn rows(result_bytes: usize, measured: &[Row<Measure>]) -> String {
     let direct = measured
         .iter()
         .find(|(name, _)| *name == "direct")

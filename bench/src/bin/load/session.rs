@@ -65,7 +65,7 @@ impl From<io::Error> for Failure {
 }
 
 /// What a round asks for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) calls: usize,
     pub(crate) in_flight: usize,
