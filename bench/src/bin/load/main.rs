@@ -11,7 +11,8 @@ mod report;
 mod rounds;
 mod session;
 
-use std::error::Error;
+use std::io;
+use std::process::ExitCode;
 
 use contender::Contender;
 use options::{Effort, Options, USAGE, options};
@@ -27,9 +28,27 @@ const SIZES: [(usize, usize, usize); 4] = [
 
 const IN_FLIGHT_MANY: usize = 64;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = options().map_err(|fault| format!("{fault}\n{USAGE}"))?;
-    let (contenders, absent) = chosen(&options);
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(fault) => {
+            eprintln!("load: {fault}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match measure(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("load: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures every setting; prints each as soon as it is done. `Err` when this program's own files
+/// or placement fail: what a contender does wrong stands in the table.
+fn measure(options: &Options) -> io::Result<()> {
+    let (contenders, absent) = chosen(options);
     let cores = process::cores()?;
     println!("{}", report::heading(&cores, &absent));
     for (pinned, cores) in [(false, cores), (true, process::last_of(&cores))] {
@@ -64,7 +83,8 @@ fn plans(in_flight: usize, effort: &Effort) -> impl Iterator<Item = Plan> {
     SIZES.into_iter().map(move |(result_bytes, single, many)| {
         let calls = if in_flight == 1 { single } else { many };
         Plan {
-            calls: calls / effort.divisor,
+            // At least two windows, or not all of one would be in flight.
+            calls: (calls / effort.divisor).max(2 * in_flight),
             in_flight,
             result_bytes,
             time_max: effort.round_time_max,
