@@ -1,1 +1,5 @@
 //! One test binary: drives this crate as its users would.
+
+mod peers;
+mod program;
+mod proxy;
