@@ -27,7 +27,7 @@ def leaves_of(journal):
 
 def salts_of(journal):
     with open(journal + ".salts", encoding="utf-8") as file:
-        return {record["i"]: bytes.fromhex(record["s"]) for record in map(json.loads, file)}
+        return {record["i"]: record["s"] for record in map(json.loads, file)}
 
 
 def intent(server, sent):

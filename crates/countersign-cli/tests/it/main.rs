@@ -3,3 +3,4 @@
 mod peers;
 mod program;
 mod proxy;
+mod reference;

@@ -282,10 +282,23 @@ fn expect_audit_tools(audit: &Value, lists: usize, calls: usize) {
 /// The first line that differs, from shortly before the first character that does.
 fn first_difference(direct: &str, wrapped: &str) -> String {
     let (direct, wrapped): (Vec<_>, Vec<_>) = (direct.lines().collect(), wrapped.lines().collect());
-    let at = direct.iter().zip(&wrapped).take_while(|(one, other)| one == other).count();
+    let at = direct
+        .iter()
+        .zip(&wrapped)
+        .take_while(|(one, other)| one == other)
+        .count();
     let line = |lines: &[_]| lines.get(at).copied().unwrap_or("(nothing more)");
-    let same = line(&direct).chars().zip(line(&wrapped).chars()).take_while(|(one, other)| one == other).count();
-    let part = |text: &str| text.chars().skip(same.saturating_sub(SHOWN / 4)).take(SHOWN).collect::<String>();
+    let same = line(&direct)
+        .chars()
+        .zip(line(&wrapped).chars())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let part = |text: &str| {
+        text.chars()
+            .skip(same.saturating_sub(SHOWN / 4))
+            .take(SHOWN)
+            .collect::<String>()
+    };
     let before = direct[at.saturating_sub(CONTEXT)..at].join("\n");
     format!(
         "line {at} differs, after\n{before}\n--- directly\n{}\n--- through the proxy\n{}",

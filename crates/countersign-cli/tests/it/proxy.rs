@@ -177,10 +177,15 @@ pub(crate) fn expect_verifies(proxy: Proxy, journal: &Path) {
     );
 }
 
-/// The lines of a journal that are leaves, in order.
+/// The lines of a journal that are leaves, in order. A torn last line is not one.
 pub(crate) fn leaves(journal: &Path) -> Vec<Value> {
-    let lines = fs::read_to_string(journal).expect("the journal is there and is UTF-8");
-    let lines = lines
+    let text = fs::read_to_string(journal).expect("the journal is there and is UTF-8");
+    let (whole, torn) = text.rsplit_once('\n').expect("a journal has a header");
+    assert!(
+        serde_json::from_str::<Value>(torn).is_err(),
+        "a whole last line ends in a newline: {torn}"
+    );
+    let lines = whole
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("a journal's line is JSON"));
     lines
