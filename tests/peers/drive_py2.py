@@ -69,6 +69,13 @@ class Peer:
     async def unsubscribe(self, step):
         return plain(await self.client.unsubscribe_resource(step["uri"]))
 
+    async def listen(self, nudge):
+        """Opens a stream, makes the server say something on it, closes it."""
+        async with self.client.listen(tools_list_changed=True, prompts_list_changed=True) as stream:
+            nudged = await nudge()
+            event = await anext(aiter(stream))
+            return {"honored": plain(stream.honored), "nudged": nudged, "event": type(event).__name__}
+
     async def ping(self, _step):
         return plain(await self.client.send_ping())
 

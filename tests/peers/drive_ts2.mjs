@@ -50,6 +50,15 @@ const peer = {
   subscribe: ({ uri }) => client.subscribeResource({ uri }),
   unsubscribe: ({ uri }) => client.unsubscribeResource({ uri }),
   ping: () => client.ping(),
+  // Opens a stream, makes the server say something on it, closes it.
+  async listen(nudge) {
+    const stream = await client.listen({ toolsListChanged: true, promptsListChanged: true });
+    const nudged = await nudge();
+    // The event arrives as a notification, which may be after the answer.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await stream.close();
+    return { honored: stream.honoredFilter, nudged, closed: await stream.closed };
+  },
 };
 
 await client.connect(transport);

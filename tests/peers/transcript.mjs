@@ -16,7 +16,7 @@ const AUDIT_TOOLS = ["audit__status", "audit__export"];
 const AUDIT_MARK = "=== audit";
 
 // No step of any scenario takes longer than the servers' own timers (a few seconds).
-const STEP_MS_MAX = 60_000;
+const STEP_MS_MAX = 40_000;
 
 // A list that never ends is a fault of its own, not a reason to hang.
 const PAGES_MAX = 20;
@@ -158,6 +158,8 @@ async function takeStep(peer, transcript, step) {
       return Promise.all(step.of.map((one) => call(peer, transcript, one)));
     case "cancel":
       return cancel(peer, transcript, step);
+    case "listen":
+      return peer.listen(() => call(peer, transcript, step.nudge));
     default:
       return peer[step.do](step);
   }
@@ -180,7 +182,8 @@ async function pages(peer, transcript, verb) {
 }
 
 async function call(peer, transcript, step) {
-  transcript.calls += 1;
+  // In the modern era a call that is asked back is sent again, with the answers: one more call each time.
+  transcript.calls += step.rounds ?? 1;
   // The token goes out only when somebody listens; what arrives is noted by `watch`.
   const settings = step.progress ? { onprogress: () => {} } : {};
   return peer.call(step.tool, step.arguments, settings).then(
