@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::program;
 use crate::proxy::{self, Proxy, driver, peer, text};
 
-/// The longest scenario takes 13 s on an idle machine; two runs of it stay below a test's deadline.
+/// The longest scenario takes 8 s on an idle machine; two runs of it stay below a test's deadline.
 const SECONDS_MAX: u64 = 55;
 
 /// How many lines before the first difference are shown, and how much of a line that differs.
