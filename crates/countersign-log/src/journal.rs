@@ -49,7 +49,7 @@ pub use lock::{LOCK_WAIT, Owner};
 pub use opening::{Opened, Opening, Warning};
 pub use segment::{Limits, newest_segment, segment_path};
 pub use signed_head::SignedHead;
-pub use sync::{SyncScope, SyncTarget};
+pub use sync::{SyncPart, SyncScope, SyncTarget};
 
 use crate::checkpoint::Checkpoint;
 use crate::commitment::{self, Salt};
