@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::SetOnce;
 
-use crate::message::{Id, Message, Parsed, Splice};
+use crate::message::{Ambiguity, INVALID_REQUEST, Id, Message, Parsed, Splice};
 use crate::outbox::Place;
 
 /// The two dialects of MCP, told apart for each request.
@@ -98,8 +98,25 @@ impl Call {
 
     /// Calls with other arguments. What the client sent stays on record.
     pub fn set_arguments(&mut self, arguments: &RawValue) {
-        self.arguments = Some(Bytes::copy_from_slice(arguments.get().as_bytes()));
+        self.arguments = Some(on_one_line(arguments));
         self.changed.arguments = true;
+    }
+
+    /// Why no decision can rest on it: as the client sent it, or as layers left it.
+    pub(crate) fn ambiguity(&self) -> Option<Ambiguity> {
+        let of = |message: &Message| message.ambiguity().cloned();
+        if let Some(ambiguity) = of(&self.received) {
+            return Some(ambiguity);
+        }
+        if !self.changed.name && !self.changed.arguments {
+            return None;
+        }
+        of(&one(self.forwarded()))
+    }
+
+    /// Whether it was made from these very octets and with this very signal.
+    pub(crate) fn is_made_from(&self, received: &Bytes, cancel: &Cancel) -> bool {
+        std::ptr::eq(&**self.received.raw(), &**received) && Arc::ptr_eq(&self.cancel.0, &cancel.0)
     }
 
     /// Fires when the client takes the call back.
@@ -122,12 +139,22 @@ impl Call {
     }
 }
 
+fn one(line: Bytes) -> Message {
+    match Message::parse(line) {
+        Ok(Parsed::One(message)) => message,
+        _ => unreachable!("a call is made from one message, and only JSON is put into it"),
+    }
+}
+
+/// JSON as a part of a line: between lines stands 0x0A, which inside JSON can only be a blank.
+fn on_one_line(json: &RawValue) -> Bytes {
+    let blank = |octet: u8| if octet == b'\n' { b' ' } else { octet };
+    json.get().bytes().map(blank).collect()
+}
+
 /// `line` with `params.<member>` set to `value`; a governed line that reaches this is unambiguous JSON.
 fn put_param(line: &Bytes, member: &str, value: &[u8]) -> Bytes {
-    let message = match Message::parse(line.clone()) {
-        Ok(Parsed::One(message)) => message,
-        _ => unreachable!("a call is made from one message"),
-    };
+    let message = one(line.clone());
     let pair = [b"\"", member.as_bytes(), b"\":", value].concat();
     let params = [b",\"params\":{", &pair[..], b"}"].concat();
     let splice = Splice::new(line);
@@ -221,6 +248,8 @@ pub enum Refusal {
     TooManyInFlight(usize),
     /// A batch on a protocol version that has none.
     Batch,
+    /// Whoever judges calls failed on this one.
+    Unjudged,
 }
 
 impl std::fmt::Display for Refusal {
@@ -230,6 +259,9 @@ impl std::fmt::Display for Refusal {
             Self::IdInUse => f.write_str("another request with this id is still in flight"),
             Self::TooManyInFlight(limit) => {
                 write!(f, "{limit} requests are in flight; try again later")
+            }
+            Self::Unjudged => {
+                f.write_str("the rules failed on this call, so it was not forwarded")
             }
             Self::Batch => {
                 f.write_str("a batch may hold a tools/call only on protocol version 2025-03-26")
@@ -274,6 +306,8 @@ pub enum Failure {
     Broken,
     /// A layer used its `next` after the call was closed.
     Revoked,
+    /// A layer handed on another call than the one it was given.
+    AnotherCall,
     /// The server's answer is not one.
     InvalidAnswer(String),
     /// The journal takes no entry: nothing was forwarded.
@@ -284,8 +318,6 @@ pub enum Failure {
     ShuttingDown,
 }
 
-/// JSON-RPC: the request is not valid.
-const INVALID_REQUEST: i32 = -32600;
 /// JSON-RPC: internal error. Our own trouble, in either era.
 pub(crate) const INTERNAL: i32 = -32603;
 /// What the reference answers with; the modern era keeps this range for the peers' own errors.
@@ -314,7 +346,7 @@ impl Failure {
             Era::Modern => INTERNAL,
         };
         match self {
-            Self::Refused(refusal @ Refusal::TooManyInFlight(_)) => {
+            Self::Refused(refusal @ (Refusal::TooManyInFlight(_) | Refusal::Unjudged)) => {
                 (INTERNAL, format!("countersign: {refusal}"))
             }
             Self::Refused(refusal) => (INVALID_REQUEST, format!("countersign: {refusal}")),
@@ -348,6 +380,10 @@ impl Failure {
             Self::Revoked => (
                 INTERNAL,
                 "countersign: the call was closed before it was judged".into(),
+            ),
+            Self::AnotherCall => (
+                INTERNAL,
+                "countersign: a layer handed on another call than it was given".into(),
             ),
             Self::InvalidAnswer(why) => (
                 INTERNAL,
@@ -426,7 +462,7 @@ impl Reply {
 
     /// A result that a layer gives by itself.
     pub fn result(result: &RawValue) -> Self {
-        Self::raw_result(Bytes::copy_from_slice(result.get().as_bytes()))
+        Self::raw_result(on_one_line(result))
     }
 
     /// As [`Self::result`], from octets that are known to be JSON.

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{SetOnce, oneshot};
 
 use crate::BoxFuture;
-use crate::call::{Call, Era, Failure, Refusal, Reply};
+use crate::call::{Call, Cancel, Era, Failure, Refusal, Reply};
 use crate::decision::{Decision, Judge, Verdict};
 use crate::message::{Id, Message};
-use crate::recorder::{Admission, Hold, Intent, Recorder};
+use crate::recorder::{Admission, Hold, Intent, Permit, Recorder};
 use crate::upstream::{ToClient, Upstream};
 
 /// One layer. Any `async fn(Call, Next) -> Reply` is one.
@@ -79,7 +80,7 @@ impl Gate {
         let era = call.era();
         let rings = Arc::clone(&self.rings);
         let life = async move {
-            let reply = rings.frame(call, to_client).await;
+            let reply = Contained(Box::pin(rings.frame(call, to_client))).await;
             // Nobody waits any more: the outcome is recorded all the same.
             let _ = tell.send(reply);
         };
@@ -187,9 +188,9 @@ fn step(life: &mut BoxFuture<()>) -> Poll<()> {
 }
 
 /// A life that ends with an error instead of a panic, so that a fault of ours costs one call.
-struct Contained<F>(Pin<Box<F>>);
+struct Contained<F: ?Sized>(Pin<Box<F>>);
 
-impl<F: Future<Output = Reply>> Future for Contained<F> {
+impl<F: Future<Output = Reply> + ?Sized> Future for Contained<F> {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
@@ -222,7 +223,7 @@ impl Rings {
         let received = call.received().clone();
         let cancel = call.cancel().clone();
         let era = call.era();
-        let passage = Arc::new(Passage::default());
+        let passage = Arc::new(Passage::of(&call));
         let next = Next {
             rings: Arc::clone(&self),
             passage: Arc::clone(&passage),
@@ -268,7 +269,11 @@ impl Rings {
         let decision = self.decide(&call);
         match self.recorder.admit(call, &decision, self.within).await {
             Ok(Admission::Permit(permit, intent)) => {
-                let reply = self.upstream.send(permit, to_client).await;
+                let reply = match permit.cancel().now() {
+                    // Taken back while its intent was being written: never sent.
+                    Some(by) => Reply::failure(&Failure::cancelled(&by), era),
+                    None => self.forward(permit, to_client).await,
+                };
                 Judged {
                     reply,
                     intent: Some(intent),
@@ -285,21 +290,36 @@ impl Rings {
         }
     }
 
-    /// What cannot be judged is refused before anyone is asked.
+    /// An upstream that panics leaves an intent, and that still gets its outcome.
+    async fn forward(&self, permit: Permit, to_client: Arc<dyn ToClient>) -> Reply {
+        let sent =
+            std::panic::catch_unwind(AssertUnwindSafe(|| self.upstream.send(permit, to_client)));
+        match sent {
+            Ok(reply) => Contained(reply).await,
+            Err(_panicked) => Reply::failure(&Failure::Broken, Era::Modern),
+        }
+    }
+
+    /// What cannot be judged is refused before anyone is asked. So is what the judge fails on.
     fn decide(&self, call: &Call) -> Decision {
-        match call.received().ambiguity() {
+        match call.ambiguity() {
             Some(ambiguity) => Decision {
                 verdict: Verdict::Refuse(Refusal::Malformed(ambiguity.to_string())),
                 rule: "ambiguous".into(),
             },
-            None => (self.judge)(call),
+            None => std::panic::catch_unwind(AssertUnwindSafe(|| (self.judge)(call)))
+                .unwrap_or_else(|_panicked| Decision {
+                    verdict: Verdict::Refuse(Refusal::Unjudged),
+                    rule: "judge-failed".into(),
+                }),
         }
     }
 }
 
-/// Whether the core may still be entered, and how it went there.
-#[derive(Default)]
+/// Whether the core may still be entered, by which call, and how it went there.
 struct Passage {
+    received: Bytes,
+    cancel: Cancel,
     stage: Mutex<Stage>,
     intent: Mutex<Option<Intent>>,
     core_ended: SetOnce<()>,
@@ -314,6 +334,16 @@ enum Stage {
 }
 
 impl Passage {
+    fn of(call: &Call) -> Self {
+        Self {
+            received: call.received().raw().clone(),
+            cancel: call.cancel().clone(),
+            stage: Mutex::default(),
+            intent: Mutex::default(),
+            core_ended: SetOnce::new(),
+        }
+    }
+
     /// Whether the core may be entered; only the first to ask may.
     fn enter(&self) -> bool {
         let mut stage = self.stage.lock().expect("no code that holds it panics");
@@ -368,8 +398,14 @@ impl Next {
 
     fn enter_core(self, call: Call) -> BoxFuture<Reply> {
         let era = call.era();
+        let failed =
+            |failure| Box::pin(async move { Reply::failure(&failure, era) }) as BoxFuture<Reply>;
+        if !call.is_made_from(&self.passage.received, &self.passage.cancel) {
+            // Its intent would say that the client has sent what it never sent.
+            return failed(Failure::AnotherCall);
+        }
         if !self.passage.enter() {
-            return Box::pin(async move { Reply::failure(&Failure::Revoked, era) });
+            return failed(Failure::Revoked);
         }
         let (mut tell, told) = oneshot::channel();
         let Self {
