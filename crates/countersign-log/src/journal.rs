@@ -56,6 +56,7 @@ use crate::commitment::{self, Salt};
 use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
+use crate::tree::Frontier;
 use batch::Batch;
 use calls::OPEN_MAX;
 use head_note::SignedAt;
@@ -457,6 +458,11 @@ impl Journal {
     /// Root over the leaves that are written.
     pub fn root(&self) -> Hash {
         self.segment.frontier.root()
+    }
+
+    /// The right edge of the tree over the leaves that are written.
+    pub fn frontier(&self) -> &Frontier {
+        &self.segment.frontier
     }
 
     /// Size and root of what is written.
