@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use countersign::seed::Seed;
 use countersign_log::hash::Hash;
 use countersign_log::hex;
-use countersign_log::journal::{self, Seal};
+use countersign_log::journal::{self, JournalOwner, Seal};
 use countersign_log::keys::{Identity, PublicKey};
 
 /// Longest file that is read for a seed: 64 digits and a newline, with room for blanks.
@@ -70,7 +70,14 @@ pub(crate) fn plan(wanted: Wanted<'_>) -> Result<Plan, String> {
         None if is_folder => Seal::Sealed(keys.of_folder(&target)?),
         None => keys.of_journal(&path)?,
     };
-    let key_head = keys.head_path(&path)?;
+    let identity = match &seal {
+        Seal::Sealed(identity) => identity.public(),
+        Seal::Unsealed { seed } => match owner(&path)? {
+            Some(owner) => owner.identity,
+            None => Identity::from_seed(seed).public(),
+        },
+    };
+    let key_head = keys.head_path(identity, &path)?;
     Ok(Plan {
         path,
         seal,
@@ -132,7 +139,7 @@ struct Keys {
 impl Keys {
     /// The key of a journal: that of its header, or a new one where there is no journal.
     fn of_journal(&self, journal: &Path) -> Result<Seal, String> {
-        match journal::identity_of(journal).map_err(|error| error.to_string())? {
+        match owner(journal)? {
             // What its header holds counts; the random octets are for a journal that is not there.
             Some(owner) if owner.unsealed => Ok(Seal::Unsealed { seed: random()? }),
             Some(owner) => self.read(owner.identity).map(Seal::Sealed),
@@ -202,21 +209,21 @@ impl Keys {
             .map_err(|error| format!("cannot keep a new key in {}: {error}", path.display()))
     }
 
-    /// Where the newest head of a journal is kept: by the journal's place, since a copy of the journal
-    /// elsewhere has its own life.
-    fn head_path(&self, journal: &Path) -> Result<PathBuf, String> {
-        let heads = self.folder.join("heads");
+    /// Where the newest head of a journal is kept: by its identity, since a new journal in the place of
+    /// another has its own, and by its place, since a copy elsewhere has its own life.
+    fn head_path(&self, identity: PublicKey, journal: &Path) -> Result<PathBuf, String> {
+        let heads = self.folder.join(format!("{identity}.heads"));
         let absolute = std::path::absolute(journal)
             .map_err(|error| format!("{}: {error}", journal.display()))?;
         private_folder(&heads).map_err(|error| format!("{}: {error}", heads.display()))?;
         let place = Hash::of(&[absolute.as_os_str().as_encoded_bytes()]).to_hex();
-        let name = journal
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = journal.file_name().unwrap_or_default().to_string_lossy();
         Ok(heads.join(format!("{name}.{}", &place[..16])))
     }
+}
+
+fn owner(journal: &Path) -> Result<Option<JournalOwner>, String> {
+    journal::identity_of(journal).map_err(|error| error.to_string())
 }
 
 fn read_identity(file: &Path) -> Result<Option<PublicKey>, String> {

@@ -34,11 +34,28 @@ pub fn encode(octets: &[u8]) -> String {
 
 /// Appends the lowercase hex of `octets` to `text`.
 pub fn push(text: &mut Vec<u8>, octets: &[u8]) {
-    for octet in octets {
-        text.push(DIGITS[usize::from(octet >> 4)]);
-        text.push(DIGITS[usize::from(octet & 15)]);
+    let start = text.len();
+    text.resize(start + octets.len() * 2, 0);
+    write(&mut text[start..], octets);
+}
+
+/// Writes the lowercase hex of `octets` over `text`, which has room for just that.
+pub(crate) fn write(text: &mut [u8], octets: &[u8]) {
+    for (pair, octet) in text.as_chunks_mut::<2>().0.iter_mut().zip(octets) {
+        *pair = PAIRS[usize::from(*octet)];
     }
 }
+
+/// The two digits of each octet; a table, because a writer writes 256 digits per leaf.
+const PAIRS: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        pairs[octet] = [DIGITS[octet >> 4], DIGITS[octet & 15]];
+        octet += 1;
+    }
+    pairs
+};
 
 /// Reads exactly `N` octets from hex of either case.
 ///

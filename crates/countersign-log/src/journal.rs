@@ -49,13 +49,14 @@ pub use lock::{LOCK_WAIT, Owner};
 pub use opening::{Opened, Opening, Warning};
 pub use segment::{Limits, newest_segment, segment_path};
 pub use signed_head::SignedHead;
-pub use sync::{SyncScope, SyncTarget};
+pub use sync::{SyncPart, SyncScope, SyncTarget};
 
 use crate::checkpoint::Checkpoint;
 use crate::commitment::{self, Salt};
 use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
+use crate::tree::Frontier;
 use batch::Batch;
 use calls::OPEN_MAX;
 use head_note::SignedAt;
@@ -457,6 +458,11 @@ impl Journal {
     /// Root over the leaves that are written.
     pub fn root(&self) -> Hash {
         self.segment.frontier.root()
+    }
+
+    /// The right edge of the tree over the leaves that are written.
+    pub fn frontier(&self) -> &Frontier {
+        &self.segment.frontier
     }
 
     /// Size and root of what is written.

@@ -547,9 +547,9 @@ impl PlainLeaf {
         octets[2..10].copy_from_slice(&self.index.to_be_bytes());
         octets[10..18].copy_from_slice(&self.timestamp_ms.to_be_bytes());
         octets[18..22].copy_from_slice(&(HEX_DIGITS as u32).to_be_bytes());
-        write_hex(&mut octets[22..86], &self.session);
+        hex::write(&mut octets[22..86], &self.session);
         octets[86..90].copy_from_slice(&(HEX_DIGITS as u32).to_be_bytes());
-        write_hex(&mut octets[90..154], &self.payload_hash.0);
+        hex::write(&mut octets[90..154], &self.payload_hash.0);
         Hash::of(&[&octets])
     }
 
@@ -603,14 +603,6 @@ impl From<PlainLeaf> for Leaf {
             payload_hash: plain.payload_hash.to_hex(),
             ..Self::default()
         }
-    }
-}
-
-fn write_hex(into: &mut [u8], octets: &[u8; 32]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, octet) in into.chunks_exact_mut(2).zip(octets) {
-        pair[0] = DIGITS[usize::from(octet >> 4)];
-        pair[1] = DIGITS[usize::from(octet & 15)];
     }
 }
 

@@ -434,6 +434,10 @@ pub struct Reply {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every reply is an answer; a box would cost each an allocation"
+)]
 enum Body {
     /// The upstream's answer as it came.
     Answer(Message),

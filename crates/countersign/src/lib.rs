@@ -3,6 +3,32 @@
 //! Three rings stand between a client and its servers: a frame that records an outcome whatever
 //! happens, the embedder's layers, and a core that judges a call, writes the decision down, and
 //! only then forwards exactly what was judged.
+//!
+//! A layer is an async function. It may change a call, answer it, refuse it, or hand it on; whatever
+//! it does, the call leaves its intent and its outcome in the journal:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use countersign::call::{Call, Reply};
+//! use countersign::decision::allow_all;
+//! use countersign::gate::{Gate, Next};
+//! use countersign::recorder::Recorder;
+//! use countersign::upstream::Upstream;
+//!
+//! async fn no_deletes(call: Call, next: Next) -> Reply {
+//!     if call.name().as_deref() == Some("delete_file") {
+//!         return Reply::error(-32000, "files are not deleted here");
+//!     }
+//!     next.run(call).await
+//! }
+//!
+//! fn gate(recorder: Recorder, server: Arc<dyn Upstream>) -> Gate {
+//!     let within = Duration::from_secs(60);
+//!     Gate::new(vec![Box::new(no_deletes)], Box::new(allow_all), recorder, server, within)
+//! }
+//! ```
 
 pub mod call;
 pub mod clock;

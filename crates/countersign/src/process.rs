@@ -481,8 +481,12 @@ fn command(spec: &Spec, path: &Path) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    // The standard library sorts an environment that it changes; one that need not change keeps the
+    // order in which the program would have got it directly.
     for name in &spec.environment_removed {
-        command.env_remove(name);
+        if std::env::var_os(name).is_some() {
+            command.env_remove(name);
+        }
     }
     command
 }

@@ -22,8 +22,8 @@ use tokio::sync::SetOnce;
 use crate::call::{Call, Cancel, Era, Failure, Refusal, Reply};
 use crate::decision::{Decision, Verdict};
 use crate::message::Message;
-use ledger::{Ledger, Staged, Ticket};
-use payload::{Digests, IntentText, Server};
+use ledger::{Ledger, Owed, Staged, Ticket};
+use payload::{Digests, IntentText, Outcome, Server};
 
 pub use ledger::{Head, Standing};
 
@@ -86,6 +86,10 @@ pub struct Intent {
 
 /// What recording an intent led to.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every admission is a permit; a box would cost each an allocation"
+)]
 pub enum Admission {
     /// Forward it.
     Permit(Permit, Intent),
@@ -100,7 +104,7 @@ pub struct Recorder {
 }
 
 struct Shared {
-    server: Server,
+    server: Arc<Server>,
     fsync: Fsync,
     ledger: Mutex<Ledger>,
     opened: SetOnce<Result<(), String>>,
@@ -118,11 +122,12 @@ impl Shared {
 impl Recorder {
     /// A recorder for the calls of `server`. Calls wait until [`Self::open`] brings the journal.
     pub fn new(server: &str, fsync: Fsync) -> Self {
+        let server = Arc::new(Server::new(server));
         Self {
             shared: Arc::new(Shared {
-                server: Server::new(server),
+                server: Arc::clone(&server),
                 fsync,
-                ledger: Mutex::new(Ledger::new(fsync)),
+                ledger: Mutex::new(Ledger::new(server, fsync)),
                 opened: SetOnce::new(),
                 syncer: sync::Bell::default(),
             }),
@@ -198,29 +203,30 @@ impl Recorder {
     pub async fn outcome(&self, intent: Intent, reply: Reply) -> Reply {
         let (recorded, is_error) = reply.recorded();
         let digest = payload::digest(recorded).await;
-        let text = self
-            .shared
-            .server
-            .result(&intent.tool, intent.place.index, &digest, is_error);
-        let staged = self.shared.ledger().stage_result(intent.place, &text);
+        let server = &self.shared.server;
+        let outcome = Outcome {
+            tool: &intent.tool,
+            digest,
+            is_error,
+        };
+        let staged = self.shared.ledger().stage_result(intent.place, |segment| {
+            server.result(&outcome, intent.place, segment)
+        });
         let settled = match staged {
             Ok(staged) => self.settled(staged).await,
             Err(why) => Err(why),
         };
-        match settled {
-            Ok(_) => reply,
-            Err(why) => {
-                let withheld = self.withheld(&reply, intent.era, why);
-                let (recorded, is_error) = withheld.recorded();
-                let digest = payload::digest_now(&recorded);
-                let text =
-                    self.shared
-                        .server
-                        .result(&intent.tool, intent.place.index, &digest, is_error);
-                self.shared.ledger().owe(intent.place, text);
-                withheld
-            }
-        }
+        let Err(why) = settled else { return reply };
+        let withheld = self.withheld(&reply, intent.era, why);
+        let (recorded, is_error) = withheld.recorded();
+        let digest = payload::digest_now(&recorded);
+        self.shared.ledger().owe(Owed {
+            intent: intent.place,
+            tool: intent.tool,
+            digest,
+            is_error,
+        });
+        withheld
     }
 
     /// Writes down a call that never reached the core, intent and outcome together, and gives back what
@@ -233,10 +239,14 @@ impl Recorder {
         let intent = self.intent_text(received, None).await;
         let (recorded, is_error) = reply.recorded();
         let digest = payload::digest(recorded).await;
-        let staged = self.shared.ledger().stage_whole(&intent, |index| {
-            self.shared
-                .server
-                .result(&intent.tool, index, &digest, is_error)
+        let outcome = Outcome {
+            tool: &intent.tool,
+            digest,
+            is_error,
+        };
+        let server = &self.shared.server;
+        let staged = self.shared.ledger().stage_whole(&intent, |place| {
+            server.result(&outcome, place, place.segment)
         });
         let settled = match staged {
             Ok(staged) => self.settled(staged).await,

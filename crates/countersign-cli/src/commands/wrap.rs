@@ -356,7 +356,8 @@ async fn finish(
 ) -> ExitCode {
     let never_started = session.upstream.never_started();
     let closed = if never_started {
-        Ok(recorder.discard())
+        recorder.discard();
+        Ok(())
     } else {
         recorder.close()
     };

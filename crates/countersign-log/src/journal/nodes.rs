@@ -18,6 +18,9 @@ use crate::hash::Hash;
 
 const NODE_OCTETS: u64 = 32;
 
+/// No file holds the nodes of more leaves; keeps the arithmetic of places from overflowing.
+const LEAVES_MAX: u64 = 1 << 56;
+
 /// Nodes gather in memory up to this size, 1,024 leaves, before they are written: not per call.
 const BATCH_OCTETS: usize = 64 << 10;
 
@@ -111,6 +114,7 @@ impl Nodes {
         let last_leaf = index
             .checked_add(1)
             .and_then(|next| next.checked_mul(1u64.checked_shl(level)?))
+            .filter(|end| *end <= LEAVES_MAX)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?
             - 1;
         let place = nodes_before(last_leaf) + u64::from(level);

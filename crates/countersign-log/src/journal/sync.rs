@@ -33,36 +33,41 @@ impl SyncTarget {
         self.head.size
     }
 
-    /// `fdatasync`s the files, side by side: they then share the file system's own commit.
-    ///
-    /// # Errors
-    /// What the system said of the first file that failed. Tell the journal: it must stop.
-    pub fn sync(&self, scope: SyncScope) -> io::Result<()> {
+    /// The files that `scope` needs on disk. They may be synced side by side: they then share the file
+    /// system's own commit.
+    pub fn parts(&self, scope: SyncScope) -> impl Iterator<Item = SyncPart> {
         let sidecars = match scope {
             SyncScope::Intents => [None, None],
             SyncScope::All => [self.salts.as_ref(), self.calls.as_ref()],
         };
-        std::thread::scope(|threads| {
-            let others = sidecars.map(|sidecar| {
-                sidecar.map(|(medium, _)| {
-                    (
-                        medium,
-                        std::thread::Builder::new().spawn_scoped(threads, || medium.sync()),
-                    )
-                })
-            });
-            let mut outcome = self.leaves.0.sync();
-            for (medium, thread) in others.into_iter().flatten() {
-                let synced = match thread {
-                    Ok(thread) => thread
-                        .join()
-                        .unwrap_or_else(|_| Err(io::Error::other("the syncing thread panicked"))),
-                    // No thread to be had: one after the other is as good, only slower.
-                    Err(_) => medium.sync(),
-                };
-                outcome = outcome.and(synced);
-            }
-            outcome
-        })
+        let leaves = std::iter::once(&self.leaves);
+        leaves
+            .chain(sidecars.into_iter().flatten())
+            .map(|(medium, _)| SyncPart(Arc::clone(medium)))
+    }
+
+    /// Syncs all parts, one after the other.
+    ///
+    /// # Errors
+    /// What the system said of the first file that failed. Tell the journal: it must stop.
+    pub fn sync(&self, scope: SyncScope) -> io::Result<()> {
+        // Every file is tried: what is on disk is as much as can be.
+        self.parts(scope)
+            .map(|part| part.sync())
+            .fold(Ok(()), io::Result::and)
+    }
+}
+
+/// One file to be synced, on whatever thread.
+#[derive(Debug)]
+pub struct SyncPart(Arc<Medium>);
+
+impl SyncPart {
+    /// `fdatasync`.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn sync(&self) -> io::Result<()> {
+        self.0.sync()
     }
 }

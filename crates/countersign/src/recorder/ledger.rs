@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign_log::canonical::CanonicalDigest;
 use countersign_log::checkpoint::Checkpoint;
 use countersign_log::commitment::Salt;
 use countersign_log::hash::Hash;
@@ -10,7 +11,7 @@ use countersign_log::leaf::Kind;
 use tokio::sync::SetOnce;
 
 use super::Fsync;
-use super::payload::IntentText;
+use super::payload::{IntentText, Outcome, Server};
 use crate::clock;
 use crate::stderr::note;
 
@@ -85,13 +86,16 @@ enum State {
     Closed,
 }
 
-/// An outcome whose client was told that it could not be written.
-struct Owed {
-    intent: Place,
-    payload: Vec<u8>,
+/// An outcome whose client was told that it could not be written: it will say what the client got.
+pub(super) struct Owed {
+    pub(super) intent: Place,
+    pub(super) tool: Box<[u8]>,
+    pub(super) digest: CanonicalDigest,
+    pub(super) is_error: bool,
 }
 
 pub(super) struct Ledger {
+    server: Arc<Server>,
     fsync: Fsync,
     state: State,
     salts: Salts,
@@ -118,8 +122,9 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(fsync: Fsync) -> Self {
+    pub(super) fn new(server: Arc<Server>, fsync: Fsync) -> Self {
         Self {
+            server,
             fsync,
             state: State::Opening,
             salts: Salts::default(),
@@ -154,27 +159,33 @@ impl Ledger {
         self.ticket(place)
     }
 
-    pub(super) fn stage_result(&mut self, intent: Place, payload: &[u8]) -> Result<Staged, String> {
+    /// `text` is told the segment in which the result will stand.
+    pub(super) fn stage_result(
+        &mut self,
+        intent: Place,
+        text: impl FnOnce(u32) -> Vec<u8>,
+    ) -> Result<Staged, String> {
         self.open = self.open.saturating_sub(1);
         self.ready()?;
-        let place = self.put_result(intent, payload)?;
+        let place = self.put_result(intent, text)?;
         self.ticket(place)
     }
 
+    /// `result` is told where the intent stands.
     pub(super) fn stage_whole(
         &mut self,
         text: &IntentText,
-        result: impl FnOnce(u64) -> Vec<u8>,
+        result: impl FnOnce(Place) -> Vec<u8>,
     ) -> Result<Staged, String> {
         self.ready()?;
         let intent = self.put_intent(text)?;
-        let place = self.put_result(intent, &result(intent.index))?;
+        let place = self.put_result(intent, |_| result(intent))?;
         self.ticket(place)
     }
 
-    /// An outcome that could not be written: the client was told `payload`'s error, and so it will say.
-    pub(super) fn owe(&mut self, intent: Place, payload: Vec<u8>) {
-        self.owed.push(Owed { intent, payload });
+    /// An outcome that could not be written is written first when that is possible again.
+    pub(super) fn owe(&mut self, owed: Owed) {
+        self.owed.push(owed);
     }
 
     pub(super) fn hold(&mut self) {
@@ -304,9 +315,17 @@ impl Ledger {
         // What others have staged meanwhile is written first: one batch, one outcome for all in it.
         self.commit();
         let owed = std::mem::take(&mut self.owed);
-        let staged = owed.iter().try_for_each(|outcome| {
-            self.put_result(outcome.intent, &outcome.payload)
-                .map(|_| ())
+        let server = Arc::clone(&self.server);
+        let staged = owed.iter().try_for_each(|owed| {
+            let outcome = Outcome {
+                tool: &owed.tool,
+                digest: owed.digest,
+                is_error: owed.is_error,
+            };
+            self.put_result(owed.intent, |segment| {
+                server.result(&outcome, owed.intent, segment)
+            })
+            .map(|_| ())
         });
         staged
             .and_then(|()| self.commit_now())
@@ -321,8 +340,13 @@ impl Ledger {
         Ok(place)
     }
 
-    fn put_result(&mut self, intent: Place, payload: &[u8]) -> Result<Place, String> {
-        let place = self.stage(Kind::Result, payload)?;
+    fn put_result(
+        &mut self,
+        intent: Place,
+        text: impl FnOnce(u32) -> Vec<u8>,
+    ) -> Result<Place, String> {
+        let segment = self.journal()?.next_place().segment;
+        let place = self.stage(Kind::Result, &text(segment))?;
         self.journal()?.stage_pair(place, intent);
         self.outcomes += 1;
         self.unsynced_outcomes = true;

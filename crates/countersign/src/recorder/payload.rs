@@ -6,6 +6,7 @@ use bytes::Bytes;
 use countersign_log::canonical::{self, CanonicalDigest};
 use countersign_log::hash::Hash;
 use countersign_log::hex;
+use countersign_log::journal::Place;
 use countersign_log::python;
 
 use super::INLINE_OCTETS_MAX;
@@ -112,18 +113,22 @@ impl Server {
         }
     }
 
-    pub(super) fn result(
-        &self,
-        tool: &[u8],
-        intent_index: u64,
-        result: &CanonicalDigest,
-        is_error: bool,
-    ) -> Vec<u8> {
-        let mut payload = Vec::with_capacity(220 + tool.len() + self.0.len());
-        payload
-            .extend(format!("{{\"intent_index\":{intent_index},\"is_error\":{is_error},").bytes());
-        payload.extend(b"\"profile\":\"mcp.tools/call v1\",\"result_sha256\":\"");
-        hex::push(&mut payload, &result.sha256);
+    /// The text of a result that will stand in `segment`; an intent in an earlier one is named with its own.
+    pub(super) fn result(&self, outcome: &Outcome<'_>, intent: Place, segment: u32) -> Vec<u8> {
+        let tool = outcome.tool;
+        let mut payload = Vec::with_capacity(240 + tool.len() + self.0.len());
+        payload.extend(b"{\"intent_index\":");
+        payload.extend(intent.index.to_string().bytes());
+        if intent.segment != segment {
+            payload.extend(format!(",\"intent_segment\":{}", intent.segment).bytes());
+        }
+        payload.extend(if outcome.is_error {
+            &b",\"is_error\":true"[..]
+        } else {
+            b",\"is_error\":false"
+        });
+        payload.extend(b",\"profile\":\"mcp.tools/call v1\",\"result_sha256\":\"");
+        hex::push(&mut payload, &outcome.digest.sha256);
         payload.extend(b"\",\"server\":");
         payload.extend(&self.0);
         payload.extend(b",\"tool\":");
@@ -131,6 +136,15 @@ impl Server {
         payload.push(b'}');
         payload
     }
+}
+
+/// What a result leaf commits to, but for its intent.
+pub(super) struct Outcome<'a> {
+    /// The tool's name as a canonical JSON string.
+    pub(super) tool: &'a [u8],
+    /// Of X.
+    pub(super) digest: CanonicalDigest,
+    pub(super) is_error: bool,
 }
 
 /// Digest of the canonical form of X, on a thread of its own where it is large.

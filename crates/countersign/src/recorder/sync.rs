@@ -3,11 +3,12 @@
 //! One sync serves every batch written before it began. A head is signed at most once a second, and
 //! only over leaves that are on the disk.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use countersign_log::checkpoint::Checkpoint;
-use countersign_log::journal::{Journal, SyncScope};
+use countersign_log::journal::{Journal, SyncPart, SyncScope};
 
 use super::ledger::{Head, Unsynced};
 use super::{Fsync, Shared};
@@ -100,12 +101,13 @@ pub(super) fn start(shared: Arc<Shared>) {
 }
 
 fn run(shared: &Shared) {
+    let helpers = [Helper::start(), Helper::start()];
     let mut head_due = Instant::now() + INTERVAL;
     let mut unsigned = false;
     while shared.syncer.wait(head_due) {
         let due = Instant::now() >= head_due;
         if due || shared.fsync == Fsync::Always {
-            unsigned |= sync(shared);
+            unsigned |= sync(shared, &helpers);
         }
         if !due {
             continue;
@@ -121,7 +123,7 @@ fn run(shared: &Shared) {
 }
 
 /// Syncs what was written; whether there was anything.
-fn sync(shared: &Shared) -> bool {
+fn sync(shared: &Shared, helpers: &[Option<Helper>]) -> bool {
     let taken = shared.ledger().take_unsynced();
     let Some(Unsynced {
         target,
@@ -131,7 +133,7 @@ fn sync(shared: &Shared) -> bool {
     else {
         return false;
     };
-    let synced = target.sync(scope);
+    let synced = side_by_side(target.parts(scope), helpers);
     let outcome = shared.ledger().journal().and_then(|journal| {
         journal
             .synced(&target, scope, synced)
@@ -144,6 +146,63 @@ fn sync(shared: &Shared) -> bool {
         batch.end(outcome.clone());
     }
     true
+}
+
+/// A thread that syncs one file beside another. It lives as long as the syncing thread, because making a
+/// thread for each sync costs as much as the sync.
+struct Helper {
+    parts: mpsc::SyncSender<SyncPart>,
+    outcomes: mpsc::Receiver<io::Result<()>>,
+}
+
+impl Helper {
+    fn start() -> Option<Self> {
+        // One part is under way at a time.
+        let (parts, inbox) = mpsc::sync_channel::<SyncPart>(1);
+        let (outbox, outcomes) = mpsc::sync_channel(1);
+        let work = move || {
+            for part in inbox {
+                if outbox.send(part.sync()).is_err() {
+                    break;
+                }
+            }
+        };
+        // Without it the files are synced one after the other: as good, only slower.
+        std::thread::Builder::new()
+            .name("countersign-sync".into())
+            .spawn(work)
+            .ok()?;
+        Some(Self { parts, outcomes })
+    }
+}
+
+fn side_by_side(
+    mut parts: impl Iterator<Item = SyncPart>,
+    helpers: &[Option<Helper>],
+) -> io::Result<()> {
+    let first = parts.next();
+    let mut busy = Vec::with_capacity(helpers.len());
+    let mut outcome = Ok(());
+    let mut helpers = helpers.iter().flatten();
+    for part in parts {
+        let Some(helper) = helpers.next() else {
+            outcome = outcome.and(part.sync());
+            continue;
+        };
+        match helper.parts.send(part) {
+            Ok(()) => busy.push(helper),
+            Err(_) => outcome = outcome.and(Err(gone())),
+        }
+    }
+    outcome = outcome.and(first.map_or(Ok(()), |part| part.sync()));
+    for helper in busy {
+        outcome = outcome.and(helper.outcomes.recv().unwrap_or_else(|_| Err(gone())));
+    }
+    outcome
+}
+
+fn gone() -> io::Error {
+    io::Error::other("a syncing thread has ended")
 }
 
 /// Forces all to the disk and signs the head over it.
