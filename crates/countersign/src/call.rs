@@ -581,6 +581,11 @@ impl Reply {
         matches!(self.body, Body::Silent(_))
     }
 
+    /// The reply, to go out in `place`.
+    pub(crate) fn in_place(self, place: Option<Place>) -> Self {
+        Self { place, ..self }
+    }
+
     /// The answer's place in the client's queue, to be filled with [`Self::line`].
     pub(crate) fn take_place(&mut self) -> Option<Place> {
         self.place.take()

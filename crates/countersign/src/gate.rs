@@ -19,6 +19,7 @@ use crate::BoxFuture;
 use crate::call::{Call, Cancel, Era, Failure, Refusal, Reply};
 use crate::decision::{Decision, Judge, Verdict};
 use crate::message::{Id, Message};
+use crate::outbox::Place;
 use crate::recorder::{Admission, Hold, Intent, Permit, Recorder};
 use crate::upstream::{ToClient, Upstream};
 
@@ -252,13 +253,16 @@ impl Rings {
             Some(Err(_panicked)) => Reply::failure(&Failure::LayerPanicked, era),
             None => Reply::failure(&Failure::timed_out(self.within), era),
         };
-        let intent = passage
-            .intent
+        let kept = passage
+            .kept
             .lock()
             .expect("no code that holds it panics")
             .take();
-        match intent {
-            Some(intent) => self.recorder.outcome(intent, reply).await,
+        match kept {
+            Some(Kept { intent, place }) => {
+                let reply = self.recorder.outcome(intent, reply).await;
+                reply.in_place(place)
+            }
             // Not judged, or judged and not recorded: intent and outcome are still owed, together.
             None => self.recorder.whole(&received, reply).await,
         }
@@ -321,8 +325,15 @@ struct Passage {
     received: Bytes,
     cancel: Cancel,
     stage: Mutex<Stage>,
-    intent: Mutex<Option<Intent>>,
+    kept: Mutex<Option<Kept>>,
     core_ended: SetOnce<()>,
+}
+
+/// What the core leaves to the frame, out of the reach of layers.
+struct Kept {
+    intent: Intent,
+    /// The answer's place in the client's queue: a layer that kept the reply would stop the queue with it.
+    place: Option<Place>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -339,7 +350,7 @@ impl Passage {
             received: call.received().raw().clone(),
             cancel: call.cancel().clone(),
             stage: Mutex::default(),
-            intent: Mutex::default(),
+            kept: Mutex::default(),
             core_ended: SetOnce::new(),
         }
     }
@@ -419,14 +430,16 @@ impl Next {
             let cancel = call.cancel().clone();
             let core = rings.judge_and_forward(call, to_client);
             tokio::pin!(core);
-            let judged = tokio::select! {
+            let mut judged = tokio::select! {
                 judged = &mut core => judged,
                 () = tell.closed() => {
                     cancel.by_us();
                     core.await
                 }
             };
-            *passage.intent.lock().expect("no code that holds it panics") = judged.intent;
+            let place = judged.reply.take_place();
+            let kept = judged.intent.map(|intent| Kept { intent, place });
+            *passage.kept.lock().expect("no code that holds it panics") = kept;
             // Whoever waited may be gone; the frame then records what the client gets.
             let _ = tell.send(judged.reply);
             drop(ends);
@@ -437,3 +450,6 @@ impl Next {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
