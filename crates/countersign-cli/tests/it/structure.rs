@@ -24,7 +24,9 @@ const MODULES: [(&str, &[&str]); 14] = [
     ),
     (
         "gate",
-        &["upstream", "recorder", "decision", "call", "message"],
+        &[
+            "upstream", "recorder", "decision", "call", "message", "outbox",
+        ],
     ),
     (
         "upstream",
@@ -177,9 +179,17 @@ fn imports_inside_the_library_go_downwards() {
     let source = root().join("crates/countersign/src");
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (path, text) in files(&source, "rs") {
+        if path.ends_with("tests.rs") {
+            // What a test needs is not what its module needs.
+            continue;
+        }
+        let text = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
         let own = module(&source, &path);
         let is_submodule = path.parent() != Some(source.as_path());
-        for (number, line) in code(&text) {
+        for (number, line) in code(text) {
             let at = format!("{}:{number}", path.display());
             let detour = if is_submodule {
                 "super::super::"
