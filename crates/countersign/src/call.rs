@@ -260,9 +260,7 @@ impl std::fmt::Display for Refusal {
             Self::TooManyInFlight(limit) => {
                 write!(f, "{limit} requests are in flight; try again later")
             }
-            Self::Unjudged => {
-                f.write_str("the rules failed on this call, so it was not forwarded")
-            }
+            Self::Unjudged => f.write_str("the rules failed on this call, so it was not forwarded"),
             Self::Batch => {
                 f.write_str("a batch may hold a tools/call only on protocol version 2025-03-26")
             }
@@ -312,6 +310,8 @@ pub enum Failure {
     InvalidAnswer(String),
     /// The journal takes no entry: nothing was forwarded.
     NotRecorded(String),
+    /// There is no journal after all, so we end.
+    NoJournal(String),
     /// The journal takes no entry: the answer, which is here, is withheld.
     AnswerWithheld(String),
     /// We are told to end.
@@ -401,6 +401,7 @@ impl Failure {
                     "countersign: the journal cannot be written, so the answer is withheld: {why}"
                 ),
             ),
+            Self::NoJournal(why) => (INTERNAL, format!("countersign: {why}")),
             Self::ShuttingDown => (
                 INTERNAL,
                 "countersign: shutting down; the answer did not come in time".into(),
