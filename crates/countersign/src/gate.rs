@@ -6,8 +6,9 @@
 //! The core runs on its own: whoever stops waiting for it does not stop it.
 
 use std::future::Future;
+use std::ops::DerefMut;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -81,7 +82,7 @@ impl Gate {
         let era = call.era();
         let rings = Arc::clone(&self.rings);
         let life = async move {
-            let reply = Contained(Box::pin(rings.frame(call, to_client))).await;
+            let reply = Contained(pin!(rings.frame(call, to_client))).await;
             // Nobody waits any more: the outcome is recorded all the same.
             let _ = tell.send(reply);
         };
@@ -147,7 +148,7 @@ impl Admissions {
         life: impl Future<Output = Reply> + Send + 'static,
     ) {
         self.hold(Box::pin(async move {
-            let reply = Contained(Box::pin(life)).await;
+            let reply = Contained(pin!(life)).await;
             if let Some(id) = id {
                 to_client.answer(&id, reply);
             }
@@ -189,9 +190,9 @@ fn step(life: &mut BoxFuture<()>) -> Poll<()> {
 }
 
 /// A life that ends with an error instead of a panic, so that a fault of ours costs one call.
-struct Contained<F: ?Sized>(Pin<Box<F>>);
+struct Contained<P>(Pin<P>);
 
-impl<F: Future<Output = Reply> + ?Sized> Future for Contained<F> {
+impl<P: DerefMut<Target: Future<Output = Reply>> + Unpin> Future for Contained<P> {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {

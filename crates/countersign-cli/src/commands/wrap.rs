@@ -9,6 +9,8 @@ use std::time::Duration;
 use countersign::call::Failure;
 use countersign::descriptor::{Input, Output};
 use countersign::gate::Gate;
+use countersign::lines::Lines;
+use countersign::message::LINE_BYTES_MAX;
 use countersign::outbox::{self, Outbox, QUEUED_BYTES_MAX};
 use countersign::process::{self, Spec};
 use countersign::recorder::Recorder;
@@ -64,10 +66,21 @@ pub(crate) fn refuse(why: &str) -> ExitCode {
 }
 
 async fn tell_client(why: &str) {
-    if let (Ok(input), Ok(output)) = (Input::stdin(), Output::stdout()) {
-        let told = stdio::refuse_first(input, output, why);
-        // Who does not ask within the time is not told: stderr has it.
-        let _ = tokio::time::timeout(FIRST_REQUEST_WAIT, told).await;
+    let (Ok(input), Ok(output)) = (Input::stdin(), Output::stdout()) else {
+        return;
+    };
+    let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+    answer_first(&mut Lines::new(input, LINE_BYTES_MAX), &outbox, why).await;
+    outbox.close();
+    // A client that does not read is not waited for either.
+    let _ = tokio::time::timeout(FIRST_REQUEST_WAIT, outbox::write_all_to(reader, output)).await;
+}
+
+/// Tells `why` to a client that asks within the time; who does not, has stderr.
+async fn answer_first(lines: &mut Lines<Input>, outbox: &Outbox, why: &str) {
+    let refused = tokio::time::timeout(FIRST_REQUEST_WAIT, stdio::refuse_first(lines, why)).await;
+    if let Ok(Ok(Some(line))) = refused {
+        outbox.push(line);
     }
 }
 
@@ -199,8 +212,9 @@ async fn wrap(start: Start) -> ExitCode {
         within: args.timeout,
     };
 
+    let mut lines = Lines::new(input, LINE_BYTES_MAX);
     let end = tokio::select! {
-        read = session.run(input) => {
+        read = session.run(&mut lines) => {
             if let Err(error) = read {
                 stderr::say(format_args!("stdin cannot be read: {error}"));
             }
@@ -210,6 +224,11 @@ async fn wrap(start: Start) -> ExitCode {
         code = upstream.ended() => End::ServerGone(code),
         why = opening.failed => End::NoJournal(why),
     };
+    if let End::NoJournal(why) = &end
+        && !client.has_asked()
+    {
+        answer_first(&mut lines, &outbox, why).await;
+    }
     let end = drain(end, &session, &mut terminate, &mut interrupt).await;
     finish(
         end,
@@ -336,7 +355,7 @@ async fn drain(end: End, session: &Session, terminate: &mut Signal, interrupt: &
         let _ = tokio::time::timeout(TERM_DRAIN, session.client.fewer_than(1)).await;
     }
     session.upstream.give_up(&match &end {
-        End::NoJournal(why) => Failure::NotRecorded(why.clone()),
+        End::NoJournal(why) => Failure::NoJournal(why.clone()),
         _ => Failure::ShuttingDown,
     });
     // The outcomes of what was just ended.

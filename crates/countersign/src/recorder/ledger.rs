@@ -1,6 +1,7 @@
 //! The journal behind the lock: staging, batches, and what is owed after a failed write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_log::canonical::CanonicalDigest;
 use countersign_log::checkpoint::Checkpoint;
@@ -9,6 +10,7 @@ use countersign_log::hash::Hash;
 use countersign_log::journal::{Journal, OpenIntents, Place, SyncScope, SyncTarget, WriteError};
 use countersign_log::leaf::Kind;
 use tokio::sync::SetOnce;
+use tokio::time::Instant;
 
 use super::Fsync;
 use super::payload::{IntentText, Outcome, Server};
@@ -119,7 +121,14 @@ pub(super) struct Ledger {
     unsynced_outcomes: bool,
     /// Leaves were written since the last sync.
     dirty: bool,
+    /// When room for outcomes may be asked for again, after there was none.
+    reserve_due: Option<Instant>,
+    /// Whether it has been told that the journal could not go on in a new segment.
+    rotation_told: bool,
 }
+
+/// How often a full disk is asked for room again: a try writes up to 1 MiB.
+const RESERVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Ledger {
     pub(super) fn new(server: Arc<Server>, fsync: Fsync) -> Self {
@@ -139,6 +148,8 @@ impl Ledger {
             unsynced: Vec::new(),
             unsynced_outcomes: false,
             dirty: false,
+            reserve_due: None,
+            rotation_told: false,
         }
     }
 
@@ -154,6 +165,7 @@ impl Ledger {
 
     pub(super) fn stage_intent(&mut self, text: &IntentText) -> Result<Staged, String> {
         self.ready()?;
+        self.room()?;
         let place = self.put_intent(text)?;
         self.open += 1;
         self.ticket(place)
@@ -178,6 +190,7 @@ impl Ledger {
         result: impl FnOnce(Place) -> Vec<u8>,
     ) -> Result<Staged, String> {
         self.ready()?;
+        self.room()?;
         let intent = self.put_intent(text)?;
         let place = self.put_result(intent, |_| result(intent))?;
         self.ticket(place)
@@ -248,15 +261,6 @@ impl Ledger {
                 waiting.iter().for_each(|batch| batch.end(Err(why.clone())));
                 None
             }
-        }
-    }
-
-    /// Room for what will be owed is made again once there is room.
-    pub(super) fn keep_reserve(&mut self) {
-        if let State::Open(journal) = &mut self.state
-            && !journal.reserve_is_kept()
-        {
-            journal.keep_reserve();
         }
     }
 
@@ -332,6 +336,27 @@ impl Ledger {
             .inspect_err(|_| self.owed = owed)
     }
 
+    /// While the disk is full, what room there is belongs to the outcomes that are owed.
+    fn room(&mut self) -> Result<(), String> {
+        let journal = match &mut self.state {
+            State::Open(journal) if !journal.reserve_is_kept() => journal,
+            _ => return Ok(()),
+        };
+        let now = clock::now();
+        let due = self.reserve_due.is_none_or(|due| now >= due);
+        if due && journal.keep_reserve() {
+            self.reserve_due = None;
+            return Ok(());
+        }
+        if due {
+            self.reserve_due = Some(now + RESERVE_EVERY);
+        }
+        Err(
+            "the disk is full: there is only room for the outcomes of calls that were admitted"
+                .into(),
+        )
+    }
+
     fn put_intent(&mut self, text: &IntentText) -> Result<Place, String> {
         let place = self.stage(Kind::Intent, &text.payload)?;
         if let Some(exact) = &text.exact {
@@ -389,6 +414,7 @@ impl Ledger {
                 if was_failing {
                     note!("the journal can be written again");
                 }
+                self.tell_of_rotation();
                 Ok(())
             }
             Err(error) => {
@@ -399,6 +425,20 @@ impl Ledger {
                 self.failed = Some(error);
                 Err(why)
             }
+        }
+    }
+}
+
+impl Ledger {
+    /// Says once that the journal grows past its bounds, because no new segment could be made.
+    fn tell_of_rotation(&mut self) {
+        let State::Open(journal) = &self.state else {
+            return;
+        };
+        let failure = journal.rotation_failure();
+        let told = std::mem::replace(&mut self.rotation_told, failure.is_some());
+        if let (false, Some(why)) = (told, failure) {
+            note!("the journal goes on in this file, as no new segment could be made: {why}");
         }
     }
 }

@@ -113,7 +113,6 @@ fn run(shared: &Shared) {
             continue;
         }
         head_due = Instant::now() + INTERVAL;
-        shared.ledger().keep_reserve();
         if std::mem::take(&mut unsigned)
             && let Err(why) = sign(shared)
         {
