@@ -96,6 +96,13 @@ pub(super) struct Owed {
     pub(super) is_error: bool,
 }
 
+/// Leaves of each kind.
+#[derive(Default)]
+struct Counts {
+    intents: u64,
+    outcomes: u64,
+}
+
 pub(super) struct Ledger {
     server: Arc<Server>,
     fsync: Fsync,
@@ -110,6 +117,8 @@ pub(super) struct Ledger {
     /// Intents without outcome. Bounded by what clients may have in flight.
     open: u64,
     outcomes: u64,
+    /// What of both is only staged: a failed write takes it back.
+    staged: Counts,
     /// Bounded by what was in flight when the journal failed: nothing new is admitted since.
     owed: Vec<Owed>,
     /// The last write failed, and nothing was staged since.
@@ -142,6 +151,7 @@ impl Ledger {
             holds: 0,
             open: 0,
             outcomes: 0,
+            staged: Counts::default(),
             owed: Vec::new(),
             failed: None,
             failing: false,
@@ -168,6 +178,7 @@ impl Ledger {
         self.room()?;
         let place = self.put_intent(text)?;
         self.open += 1;
+        self.staged.intents += 1;
         self.ticket(place)
     }
 
@@ -374,6 +385,7 @@ impl Ledger {
         let place = self.stage(Kind::Result, &text(segment))?;
         self.journal()?.stage_pair(place, intent);
         self.outcomes += 1;
+        self.staged.outcomes += 1;
         self.unsynced_outcomes = true;
         Ok(place)
     }
@@ -407,6 +419,7 @@ impl Ledger {
 
     fn commit_now(&mut self) -> Result<(), String> {
         let outcome = self.journal()?.commit();
+        let staged = std::mem::take(&mut self.staged);
         self.dirty |= outcome.is_ok();
         let was_failing = std::mem::replace(&mut self.failing, outcome.is_err());
         match outcome {
@@ -418,6 +431,8 @@ impl Ledger {
                 Ok(())
             }
             Err(error) => {
+                self.open = self.open.saturating_sub(staged.intents);
+                self.outcomes = self.outcomes.saturating_sub(staged.outcomes);
                 let why = error.to_string();
                 if !was_failing {
                     note!("the journal cannot be written; calls are refused until it can: {why}");
