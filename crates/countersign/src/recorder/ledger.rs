@@ -168,7 +168,8 @@ impl Ledger {
         if lost.is_empty() {
             return Ok(());
         }
-        let salt = self.salts.next()?;
+        self.salts.stock()?;
+        let salt = self.salts.next();
         self.journal()?.stage_lost(lost, &salt, clock::now_ms());
         self.commit_now()
     }
@@ -312,7 +313,7 @@ impl Ledger {
         }
     }
 
-    /// Makes sure that leaves can be staged: after a failed write, what is owed goes first.
+    /// Makes sure that the leaves of a call can be staged: after a failed write, what is owed goes first.
     fn ready(&mut self) -> Result<(), String> {
         if let Some(failed) = self.failed.take() {
             let recovered = self
@@ -325,7 +326,7 @@ impl Ledger {
             recovered?;
         }
         if self.owed.is_empty() {
-            return Ok(());
+            return self.salts.stock();
         }
         // What others have staged meanwhile is written first: one batch, one outcome for all in it.
         self.commit();
@@ -337,6 +338,7 @@ impl Ledger {
                 digest: owed.digest,
                 is_error: owed.is_error,
             };
+            self.salts.stock()?;
             self.put_result(owed.intent, |segment| {
                 server.result(&outcome, owed.intent, segment)
             })
@@ -344,7 +346,8 @@ impl Ledger {
         });
         staged
             .and_then(|()| self.commit_now())
-            .inspect_err(|_| self.owed = owed)
+            .inspect_err(|_| self.owed = owed)?;
+        self.salts.stock()
     }
 
     /// While the disk is full, what room there is belongs to the outcomes that are owed.
@@ -391,7 +394,7 @@ impl Ledger {
     }
 
     fn stage(&mut self, kind: Kind, payload: &[u8]) -> Result<Place, String> {
-        let salt = self.salts.next()?;
+        let salt = self.salts.next();
         Ok(self.journal()?.stage(kind, payload, &salt, clock::now_ms()))
     }
 
@@ -477,18 +480,29 @@ impl Salts {
     /// 64 salts, a few dozen calls.
     const POOL_OCTETS: usize = 2048;
 
-    fn next(&mut self) -> Result<Salt, String> {
-        if self.left == 0 {
+    /// What one call stages at most: an intent, its exact octets, a result.
+    const AT_ONCE: usize = 3;
+
+    /// Makes sure of salts for one call, so that nothing can fail between its leaves.
+    fn stock(&mut self) -> Result<(), String> {
+        if self.left < Self::AT_ONCE * size_of::<Salt>() {
             getrandom::fill(&mut self.pool)
                 .map_err(|error| format!("no random octets for salts: {error}"))?;
             self.left = self.pool.len();
         }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Salt {
         let mut salt = Salt::default();
-        let at = self.left - salt.len();
+        let at = self
+            .left
+            .checked_sub(salt.len())
+            .expect("every call stocks up first");
         salt.copy_from_slice(&self.pool[at..self.left]);
         // A salt is a secret of its leaf: it does not stay here.
         self.pool[at..self.left].fill(0);
         self.left = at;
-        Ok(salt)
+        salt
     }
 }
