@@ -83,7 +83,6 @@ struct State {
     asks: Asks,
     setup: Setup,
     restarts: u64,
-    noise: u64,
     never_started: bool,
 }
 
@@ -105,7 +104,6 @@ impl ChildUpstream {
                 asks: Asks::default(),
                 setup: Setup::default(),
                 restarts: 0,
-                noise: 0,
                 never_started: false,
             }),
             patience: Patience::new(),
@@ -531,11 +529,7 @@ impl Shared {
 
     /// What is no message: if it was meant to answer a request, that request ends now.
     fn noise(&self, id: Option<Id>, line: &[u8], why: &str) {
-        let pending = {
-            let mut state = self.state();
-            state.noise += 1;
-            id.and_then(|id| state.requests.answered(&id))
-        };
+        let pending = id.and_then(|id| self.state().requests.answered(&id));
         match pending {
             Some(pending) => pending.fail(&Failure::InvalidAnswer(why.to_owned())),
             None => note!(
