@@ -1,6 +1,10 @@
-//! One test binary: drives this crate as its users would.
+//! One test binary: drives the program as a client would and reads the journal as an auditor would.
 
+mod audit_tools;
+mod auditor;
+mod client;
 mod peers;
 mod program;
 mod proxy;
 mod reference;
+mod transparency;
