@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::path::Path;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,7 +168,7 @@ async fn wrap(start: Start) -> ExitCode {
         Err(error) => return fail(&error.to_string()).await,
     };
     let recorder = Recorder::new(&args.name, args.fsync.into());
-    let opening = OpeningJournal::begin(plan, session_seed, args.accept_head, recorder.clone());
+    let mut opening = OpeningJournal::begin(plan, session_seed, args.accept_head, recorder.clone());
     // Nothing is read from the client before the journal is ours; while it is being read, all but
     // governed calls passes.
     if let Err(why) = opening.locked.await.unwrap_or(Ok(())) {
@@ -208,9 +209,24 @@ async fn wrap(start: Start) -> ExitCode {
         }
         () = told(&mut terminate, &mut interrupt) => End::Told,
         code = upstream.ended() => End::ServerGone(code),
-        why = opening.failed => End::NoJournal(why),
+        why = &mut opening.failed => End::NoJournal(why),
     };
-    let end = drain(end, &session, &mut terminate, &mut interrupt).await;
+    let settled = async {
+        // What waits for a journal that is being read is owed a record too, and no start is left half done.
+        match recorder.opened().await {
+            Ok(()) => session.settled().await,
+            Err(_) => pending().await,
+        }
+    };
+    let end = drain(
+        end,
+        &session,
+        settled,
+        opening.failed,
+        &mut terminate,
+        &mut interrupt,
+    )
+    .await;
     finish(
         end,
         &session,
@@ -235,7 +251,7 @@ struct OpeningJournal {
     /// The journal is ours, or why it will never be.
     locked: oneshot::Receiver<Result<(), String>>,
     /// Resolves only if it could not be opened after all.
-    failed: std::pin::Pin<Box<dyn Future<Output = String>>>,
+    failed: Pin<Box<dyn Future<Output = String>>>,
 }
 
 impl OpeningJournal {
@@ -319,28 +335,42 @@ async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
 }
 
 /// Lets everything that was accepted come to its end, as far as there is time.
-async fn drain(end: End, session: &Session, terminate: &mut Signal, interrupt: &mut Signal) -> End {
+async fn drain(
+    end: End,
+    session: &Session,
+    settled: impl Future<Output = ()>,
+    mut no_journal: Pin<Box<dyn Future<Output = String>>>,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+) -> End {
+    tokio::pin!(settled);
     let end = match end {
         End::ClientClosed => {
             session.client_closed();
             tokio::select! {
-                () = session.client.fewer_than(1) => End::ClientClosed,
+                () = &mut settled => End::ClientClosed,
+                why = &mut no_journal => End::NoJournal(why),
                 () = told(terminate, interrupt) => End::Told,
                 code = session.upstream.ended() => End::ServerGone(code),
             }
         }
         end => end,
     };
-    if let End::Told = end {
+    let end = match end {
         // What does not end within the time is ended below.
-        let _ = tokio::time::timeout(TERM_DRAIN, session.client.fewer_than(1)).await;
-    }
+        End::Told => tokio::select! {
+            () = settled => End::Told,
+            why = no_journal => End::NoJournal(why),
+            () = tokio::time::sleep(TERM_DRAIN) => End::Told,
+        },
+        end => end,
+    };
     session.upstream.give_up(&match &end {
         End::NoJournal(why) => Failure::NotRecorded(why.clone()),
         _ => Failure::ShuttingDown,
     });
     // The outcomes of what was just ended.
-    let _ = tokio::time::timeout(TERM_FLUSH, session.client.fewer_than(1)).await;
+    let _ = tokio::time::timeout(TERM_FLUSH, session.settled()).await;
     end
 }
 

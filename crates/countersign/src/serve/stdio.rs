@@ -291,6 +291,12 @@ impl Session {
         self.client.end_unlimited();
     }
 
+    /// Waits until everything that was taken in is recorded, and answered where it can be.
+    pub async fn settled(&self) {
+        self.client.fewer_than(1).await;
+        self.gate.settled().await;
+    }
+
     /// Takes in lines that arrived together.
     async fn take(&self, lines: impl Iterator<Item = Line>) {
         let mut admissions = None;
@@ -324,12 +330,7 @@ impl Session {
         }
     }
 
-    fn take_message(
-        &self,
-        message: Message,
-        asker: &Asker,
-        admissions: &mut Option<Admissions>,
-    ) {
+    fn take_message(&self, message: Message, asker: &Asker, admissions: &mut Option<Admissions>) {
         match Ungoverned::new(message) {
             Ok(ungoverned) => {
                 // Whatever was admitted before goes up before it.
@@ -343,12 +344,7 @@ impl Session {
         }
     }
 
-    fn take_governed(
-        &self,
-        message: Message,
-        asker: &Asker,
-        admissions: &mut Admissions,
-    ) {
+    fn take_governed(&self, message: Message, asker: &Asker, admissions: &mut Admissions) {
         if let Some(ambiguity) = message.ambiguity() {
             let why = Refusal::Malformed(ambiguity.to_string());
             return admissions.refuse(message, why, asker.refused());
@@ -358,7 +354,11 @@ impl Session {
             .expect("a governed request without an id is ambiguous")
             .clone();
         if *self.client.count.borrow() >= IN_FLIGHT_MAX {
-            return admissions.refuse(message, Refusal::TooManyInFlight(IN_FLIGHT_MAX), asker.refused());
+            return admissions.refuse(
+                message,
+                Refusal::TooManyInFlight(IN_FLIGHT_MAX),
+                asker.refused(),
+            );
         }
         let Some(cancel) = self.client.enter(&id, true) else {
             return admissions.refuse(message, Refusal::IdInUse, asker.refused());
