@@ -105,7 +105,8 @@ impl Server {
         let Some(path) = &self.log else { return };
         let file = OpenOptions::new().create(true).append(true).open(path);
         let line = [line, b"\n"].concat();
-        file.and_then(|mut file| file.write_all(&line)).expect("the log can be written");
+        file.and_then(|mut file| file.write_all(&line))
+            .expect("the log can be written");
     }
 
     fn take(self: &Arc<Self>, line: &[u8]) {
@@ -144,9 +145,11 @@ impl Server {
                 "{{\"protocolVersion\":{},\"capabilities\":{{\"tools\":{{}}}},\"serverInfo\":{{\"name\":\"fake\",\"version\":\"1\"}}}}",
                 param("protocolVersion")
             ),
-            "server/discover" => "{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}},\
+            "server/discover" => {
+                "{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}},\
                 \"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\"}"
-                .to_owned(),
+                    .to_owned()
+            }
             "subscriptions/listen" => {
                 return format!(
                     "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\
@@ -166,7 +169,8 @@ impl Server {
 
     fn tools(&self, cursor: &str) -> String {
         let page: usize = cursor.trim_matches('"').parse().unwrap_or(0);
-        let mut tools = vec![json!({ "name": format!("tool{page}"), "inputSchema": { "type": "object" } })];
+        let mut tools =
+            vec![json!({ "name": format!("tool{page}"), "inputSchema": { "type": "object" } })];
         if self.audit_tool {
             tools.push(json!({ "name": "audit__status", "inputSchema": { "type": "object" } }));
         }
@@ -189,14 +193,22 @@ impl Server {
                 .replace("$ID", id)
                 .replace("$REPLY", &Value::from(reply.as_str()).to_string())
                 .replace("$PID", &grandchild.to_string());
-            match step.first().and_then(Value::as_str).expect("a step has a name") {
+            match step
+                .first()
+                .and_then(Value::as_str)
+                .expect("a step has a name")
+            {
                 "out" => say(&filled),
                 "part" => write(filled.as_bytes()),
-                "answer" => say(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{filled}}}")),
+                "answer" => say(&format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{filled}}}"
+                )),
                 "sleep" => thread::sleep(Duration::from_millis(number)),
                 "exit" => exit(i32::try_from(number).expect("an exit code")),
                 "kill" => kill_ourselves(number),
-                "stderr" => std::io::stderr().write_all(format!("{filled}\n").as_bytes()).expect("stderr"),
+                "stderr" => std::io::stderr()
+                    .write_all(format!("{filled}\n").as_bytes())
+                    .expect("stderr"),
                 "await" => reply = self.reply(&filled),
                 "fill" => say(&format!(
                     "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{}\"}}]}}}}",
@@ -205,7 +217,11 @@ impl Server {
                 "deaf" => self.deaf.store(true, Ordering::Relaxed),
                 "grandchild" => grandchild = start_grandchild(),
                 kind @ ("once" | "later") => {
-                    let first = OpenOptions::new().write(true).create_new(true).open(&filled).is_ok();
+                    let first = OpenOptions::new()
+                        .write(true)
+                        .create_new(true)
+                        .open(&filled)
+                        .is_ok();
                     if first != (kind == "once") {
                         return usual.into_iter().for_each(|answer| say(&answer));
                     }
@@ -238,7 +254,8 @@ fn start_grandchild() -> u32 {
 fn kill_ourselves(signal: u64) {
     let signal = i32::try_from(signal).expect("a signal");
     let signal = rustix::process::Signal::from_named_raw(signal).expect("a signal's number");
-    rustix::process::kill_process(rustix::process::getpid(), signal).expect("a signal to ourselves");
+    rustix::process::kill_process(rustix::process::getpid(), signal)
+        .expect("a signal to ourselves");
     thread::sleep(STAY);
 }
 
@@ -253,7 +270,8 @@ fn write(text: &[u8]) {
 }
 
 fn object(raw: Option<&Box<RawValue>>) -> Raw {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default()
 }
 
 fn text(raw: Option<&Box<RawValue>>) -> Option<String> {

@@ -13,8 +13,13 @@ fn parse(answer: &str) -> Value {
 
 fn names(answer: &str) -> Vec<String> {
     let answer = parse(answer);
-    let tools = answer["result"]["tools"].as_array().expect("a list of tools");
-    tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    let tools = answer["result"]["tools"]
+        .as_array()
+        .expect("a list of tools");
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// W35, its second half.
@@ -41,7 +46,8 @@ fn a_name_that_the_server_uses_stays_the_servers() {
     let answer = client.call("2", "audit__status", r#"{"mine":true}"#);
     assert_eq!(parse(&answer)["result"]["echo"], json!({ "mine": true }));
     client.finish();
-    desk.journal().assert_calls(&[called("audit__status", r#"{"mine":true}"#, &answer)]);
+    desk.journal()
+        .assert_calls(&[called("audit__status", r#"{"mine":true}"#, &answer)]);
     desk.verify_complete();
 }
 
@@ -58,18 +64,30 @@ fn looking_tells_where_the_journal_stands_and_leaves_no_leaf() {
     let status = &first["result"]["structuredContent"];
     assert_eq!(status["server"], "fake");
     assert_eq!(status["journal"], json!(desk.journal_path()));
-    assert_eq!((&status["leaf_count"], &status["calls"]), (&json!(2), &json!(1)));
-    assert_eq!((&status["restarts"], &status["witnessed"]), (&json!(0), &json!(false)));
+    assert_eq!(
+        (&status["leaf_count"], &status["calls"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(
+        (&status["restarts"], &status["witnessed"]),
+        (&json!(0), &json!(false))
+    );
     assert_eq!(status["last_verdict"], Value::Null);
     // The text says the same as the structure, for clients that show only text.
-    let text = first["result"]["content"][0]["text"].as_str().expect("a text");
+    let text = first["result"]["content"][0]["text"]
+        .as_str()
+        .expect("a text");
     assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), *status);
     let later = &second["result"]["structuredContent"];
     assert_eq!(later["root"], status["root"]);
     assert_eq!(later["leaf_count"], 2);
-    assert_eq!(later["last_verdict"], export["result"]["structuredContent"]["verdict"]);
+    assert_eq!(
+        later["last_verdict"],
+        export["result"]["structuredContent"]["verdict"]
+    );
 
-    desk.journal().assert_calls(&[called("echo", r#"{"a":1}"#, &answer)]);
+    desk.journal()
+        .assert_calls(&[called("echo", r#"{"a":1}"#, &answer)]);
     assert_eq!(desk.verify_complete()["root"], status["root"]);
     assert!(!desk.server_got("audit__"));
 }
@@ -85,9 +103,15 @@ fn an_export_is_a_dossier_that_verifies() {
     let path = Path::new(told["path"].as_str().expect("a path"));
     let dossier = std::fs::read(path).expect("the dossier is there");
     assert_eq!(told["bytes"], dossier.len());
-    assert_eq!(told["sha256"], countersign_log::hash::Hash::of(&[&dossier]).to_hex());
+    assert_eq!(
+        told["sha256"],
+        countersign_log::hash::Hash::of(&[&dossier]).to_hex()
+    );
     let report = desk.verify_file(path);
-    assert_eq!((&report["leaf_count"], &report["bindings_asserted"]), (&json!(2), &json!(true)));
+    assert_eq!(
+        (&report["leaf_count"], &report["bindings_asserted"]),
+        (&json!(2), &json!(true))
+    );
     assert_eq!(report["verdict"], told["verdict"]);
 }
 
@@ -114,7 +138,9 @@ fn arguments_to_the_two_tools_are_refused_by_name() {
     for tool in ["audit__status", "audit__export"] {
         let answer = parse(&client.call("1", tool, r#"{"path":"/etc/x","verbose":1}"#));
         assert_eq!(answer["result"]["isError"], true, "{answer}");
-        let text = answer["result"]["content"][0]["text"].as_str().expect("a text");
+        let text = answer["result"]["content"][0]["text"]
+            .as_str()
+            .expect("a text");
         assert!(text.contains("path") && text.contains("verbose"), "{text}");
     }
     client.finish();
@@ -135,7 +161,10 @@ fn a_modern_client_gets_results_of_the_modern_form() {
         let answer = parse(&client.ask("2", "tools/call", &params));
         let result = &answer["result"];
         assert_eq!(result["resultType"], "complete", "{answer}");
-        assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "countersign");
+        assert_eq!(
+            result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+            "countersign"
+        );
     }
     // In the old dialect they are as the reference has them.
     let legacy = parse(&client.call("3", "audit__status", "{}"));

@@ -20,7 +20,10 @@ use crate::client::SERVER;
 /// The members of a JSON object, as raw JSON.
 pub(crate) fn members(object: &str) -> HashMap<String, String> {
     let members: HashMap<String, Box<RawValue>> = serde_json::from_str(object).unwrap_or_default();
-    members.into_iter().map(|(name, value)| (name, value.get().to_owned())).collect()
+    members
+        .into_iter()
+        .map(|(name, value)| (name, value.get().to_owned()))
+        .collect()
 }
 
 /// A call as the transcript has it.
@@ -41,12 +44,19 @@ pub(crate) fn called(tool: &str, arguments: &str, answer: &str) -> Called {
     let (got, is_error) = match (answer.get("error"), answer.get("result")) {
         (Some(error), _) => (format!("{{\"error\":{error}}}"), true),
         (None, Some(result)) => {
-            let is_error = members(result).get("isError").is_some_and(|flag| flag == "true");
+            let is_error = members(result)
+                .get("isError")
+                .is_some_and(|flag| flag == "true");
             (result.clone(), is_error)
         }
         (None, None) => panic!("neither a result nor an error: {answer:?}"),
     };
-    Called { tool: tool.to_owned(), arguments: arguments.to_owned(), got, is_error }
+    Called {
+        tool: tool.to_owned(),
+        arguments: arguments.to_owned(),
+        got,
+        is_error,
+    }
 }
 
 /// A call that ended with an error that the client was not told of by its id.
@@ -57,7 +67,12 @@ pub(crate) fn called_with_error(tool: &str, arguments: &str, code: i64, message:
 
 /// A call that the client took back.
 pub(crate) fn cancelled(tool: &str, arguments: &str) -> Called {
-    called_with_error(tool, arguments, -32000, "countersign: cancelled by the client")
+    called_with_error(
+        tool,
+        arguments,
+        -32000,
+        "countersign: cancelled by the client",
+    )
 }
 
 /// A journal with its sidecars.
@@ -86,8 +101,14 @@ impl Journal {
             (number(&line["i"]), salt.expect("64 hex digits"))
         });
         let mut results = BTreeMap::<u64, Vec<u64>>::new();
-        for pair in sidecar(path, "calls").iter().filter(|line| !line["r"].is_null()) {
-            results.entry(number(&pair["i"])).or_default().push(number(&pair["r"]));
+        for pair in sidecar(path, "calls")
+            .iter()
+            .filter(|line| !line["r"].is_null())
+        {
+            results
+                .entry(number(&pair["i"]))
+                .or_default()
+                .push(number(&pair["r"]));
         }
         Self {
             path: path.to_owned(),
@@ -110,7 +131,10 @@ impl Journal {
     /// Whether the leaf commits to exactly this payload.
     pub(crate) fn commits(&self, index: u64, payload: &[u8]) -> bool {
         let leaf = &self.leaves[usize::try_from(index).expect("leaves fit in memory")];
-        let salt = self.salts.get(&index).expect("every payload leaf has its salt");
+        let salt = self
+            .salts
+            .get(&index)
+            .expect("every payload leaf has its salt");
         leaf.payload_hash == commit(payload, salt, index).to_hex()
     }
 
@@ -118,9 +142,19 @@ impl Journal {
     /// once, with one result, and both commit to what the transcript says.
     #[track_caller]
     pub(crate) fn assert_calls(&self, calls: &[Called]) {
-        let intents: Vec<u64> =
-            self.leaves.iter().filter(|leaf| letter(leaf.kind()) == 'I').map(|leaf| leaf.index).collect();
-        assert_eq!(intents.len(), calls.len(), "{}: {}", self.path.display(), self.kinds());
+        let intents: Vec<u64> = self
+            .leaves
+            .iter()
+            .filter(|leaf| letter(leaf.kind()) == 'I')
+            .map(|leaf| leaf.index)
+            .collect();
+        assert_eq!(
+            intents.len(),
+            calls.len(),
+            "{}: {}",
+            self.path.display(),
+            self.kinds()
+        );
         assert_eq!(self.count('R'), calls.len(), "{}", self.kinds());
         for (intent, call) in intents.into_iter().zip(calls) {
             assert!(
@@ -128,7 +162,10 @@ impl Journal {
                 "leaf {intent} is not the intent of {call:?}"
             );
             let [result] = self.results.get(&intent).map_or(&[][..], Vec::as_slice) else {
-                panic!("intent {intent} has not one result: {:?}", self.results.get(&intent));
+                panic!(
+                    "intent {intent} has not one result: {:?}",
+                    self.results.get(&intent)
+                );
             };
             assert!(
                 self.commits(*result, &result_payload(call, intent)),
@@ -149,7 +186,9 @@ fn letter(kind: Option<Kind>) -> char {
 
 fn sidecar(path: &Path, name: &str) -> Vec<Value> {
     let text = fs::read_to_string(format!("{}.{name}", path.display())).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
 }
 
 fn digest(text: &str) -> String {
@@ -158,7 +197,11 @@ fn digest(text: &str) -> String {
 }
 
 fn intent_payload(call: &Called) -> Vec<u8> {
-    let arguments = if call.arguments == "null" { "{}" } else { &call.arguments };
+    let arguments = if call.arguments == "null" {
+        "{}"
+    } else {
+        &call.arguments
+    };
     payload(&json!({
         "args_sha256": digest(arguments),
         "profile": "mcp.tools/call v1",

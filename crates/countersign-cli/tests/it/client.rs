@@ -39,7 +39,13 @@ pub(crate) fn fake_server() -> &'static Path {
         let path = profile.join("examples/fake_server");
         if !path.exists() {
             let built = Command::new(env!("CARGO"))
-                .args(["build", "--package", "countersign-cli", "--example", "fake_server"])
+                .args([
+                    "build",
+                    "--package",
+                    "countersign-cli",
+                    "--example",
+                    "fake_server",
+                ])
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
                 .status()
                 .expect("cargo runs, since it started this test");
@@ -61,7 +67,9 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Whether a process is there and is not merely waiting to be reaped.
 pub(crate) fn is_alive(id: u32) -> bool {
-    let told = Command::new("ps").args(["-o", "stat=", "-p", &id.to_string()]).output();
+    let told = Command::new("ps")
+        .args(["-o", "stat=", "-p", &id.to_string()])
+        .output();
     let state = told.map(|told| told.stdout).unwrap_or_default();
     !state.trim_ascii().is_empty() && !state.trim_ascii().starts_with(b"Z")
 }
@@ -73,7 +81,9 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new() -> Self {
-        Self { folder: TempDir::new().expect("a temporary folder") }
+        Self {
+            folder: TempDir::new().expect("a temporary folder"),
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -130,7 +140,12 @@ impl Desk {
             .output()
             .expect("the program runs");
         let text = String::from_utf8_lossy(&told.stdout).into_owned();
-        assert_eq!(told.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&told.stderr));
+        assert_eq!(
+            told.status.code(),
+            Some(0),
+            "{text}{}",
+            String::from_utf8_lossy(&told.stderr)
+        );
         let report: Value =
             serde_json::from_str(text.lines().next().expect("a line")).expect("a JSON object");
         assert_eq!(report["failure_count"], 0, "{report}");
@@ -142,8 +157,8 @@ impl Desk {
     pub(crate) fn verify_complete(&self) -> Value {
         let report = self.verify();
         assert_eq!(report["intents"], report["results"], "{report}");
-        for (member, count) in [("open", 0), ("doubly_answered", 0), ("lost", 0)] {
-            assert_eq!(report["calls"][member]["count"], count, "{report}");
+        for member in ["open", "doubly_answered", "lost"] {
+            assert_eq!(report["calls"][member]["count"], 0, "{report}");
         }
         assert_eq!(report["calls"]["unpaired"], 0, "{report}");
         report
@@ -278,7 +293,10 @@ pub(crate) struct Ended {
 impl Ended {
     /// Our own lines on stderr.
     pub(crate) fn our_lines(&self) -> Vec<&str> {
-        self.stderr.lines().filter(|line| line.starts_with("countersign")).collect()
+        self.stderr
+            .lines()
+            .filter(|line| line.starts_with("countersign"))
+            .collect()
     }
 }
 
@@ -296,7 +314,10 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(mut command: Command, unread: bool) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let stdout = child.stdout.take().expect("stdout is a pipe");
         let mut stderr = child.stderr.take().expect("stderr is a pipe");
@@ -389,7 +410,9 @@ impl Client {
         let end = Instant::now() + WAIT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let line = self.arrived(left).unwrap_or_else(|| panic!("{what} comes in time"));
+            let line = self
+                .arrived(left)
+                .unwrap_or_else(|| panic!("{what} comes in time"));
             if is_it(&line) {
                 return line;
             }
@@ -473,7 +496,12 @@ impl Client {
         Ended {
             code: status.code(),
             signal: status.signal(),
-            stderr: self.stderr.take().expect("taken once").join().expect("it does not panic"),
+            stderr: self
+                .stderr
+                .take()
+                .expect("taken once")
+                .join()
+                .expect("it does not panic"),
             lines,
             took,
         }
@@ -495,7 +523,11 @@ pub(crate) fn request(id: &str, method: &str, params: &str) -> String {
 
 /// A call's line.
 pub(crate) fn call(id: &str, tool: &str, arguments: &str) -> String {
-    request(id, "tools/call", &format!("{{\"name\":\"{tool}\",\"arguments\":{arguments}}}"))
+    request(
+        id,
+        "tools/call",
+        &format!("{{\"name\":\"{tool}\",\"arguments\":{arguments}}}"),
+    )
 }
 
 /// What a client sends first.
@@ -523,7 +555,9 @@ pub(crate) fn error(answer: &str) -> (i64, String) {
     let answer: Value = serde_json::from_str(answer).expect("an answer is JSON");
     let error = &answer["error"];
     (
-        error["code"].as_i64().unwrap_or_else(|| panic!("an error: {answer}")),
+        error["code"]
+            .as_i64()
+            .unwrap_or_else(|| panic!("an error: {answer}")),
         error["message"].as_str().expect("a message").to_owned(),
     )
 }

@@ -1,5 +1,6 @@
 //! One test binary: drives the program as a client would and reads the journal as an auditor would.
 
+mod answers;
 mod audit_tools;
 mod auditor;
 mod client;
@@ -7,4 +8,5 @@ mod peers;
 mod program;
 mod proxy;
 mod reference;
+mod refused;
 mod transparency;

@@ -41,7 +41,10 @@ fn lines_of_the_client_reach_the_server_octet_for_octet() {
     client.finish();
     let got = desk.server_log();
     for line in FROM_CLIENT {
-        assert!(got.iter().any(|own| own == line), "{line:?} is not in {got:#?}");
+        assert!(
+            got.iter().any(|own| own == line),
+            "{line:?} is not in {got:#?}"
+        );
     }
     assert_eq!(desk.verify_complete()["intents"], 10);
 }
@@ -90,7 +93,11 @@ fn lines_of_a_megabyte_and_of_twenty_pass_in_both_directions() {
         let line = call(id, "echo", &arguments);
         client.send(&line);
         let answer = client.answer(id);
-        assert!(answer.ends_with(&format!("\"echo\":{arguments}}}}}")), "{}", answer.len());
+        assert!(
+            answer.ends_with(&format!("\"echo\":{arguments}}}}}")),
+            "{}",
+            answer.len()
+        );
         assert!(desk.server_log().contains(&line));
     }
     client.finish();
@@ -103,7 +110,9 @@ fn a_last_line_without_a_newline_is_a_message() {
     let mut client = desk.wrap().connect();
     client.send_octets(call("1", "echo", "{}").as_bytes());
     let ended = client.finish();
-    let [answer] = &ended.lines[..] else { panic!("one answer: {ended:?}") };
+    let [answer] = &ended.lines[..] else {
+        panic!("one answer: {ended:?}")
+    };
     desk.journal().assert_calls(&[called("echo", "{}", answer)]);
     desk.verify_complete();
 }
@@ -127,9 +136,17 @@ fn a_line_over_the_limit_is_answered_and_not_forwarded() {
 fn what_the_server_says_on_stderr_reaches_ours() {
     let desk = Desk::new();
     let mut client = desk.wrap().connect();
-    client.call("1", "talk", &script(json!([["stderr", "a word on stderr"], ["answer", "{}"]])));
+    client.call(
+        "1",
+        "talk",
+        &script(json!([["stderr", "a word on stderr"], ["answer", "{}"]])),
+    );
     let ended = client.finish();
-    assert!(ended.stderr.lines().any(|line| line == "a word on stderr"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.lines().any(|line| line == "a word on stderr"),
+        "{}",
+        ended.stderr
+    );
 }
 
 /// Its reader speed: one big answer delays no small one behind it by more than its own transfer.
