@@ -367,7 +367,7 @@ impl Failure {
             Self::Cancelled => (REFERENCE, "countersign: cancelled by the client".into()),
             Self::NotAwaited => (
                 INTERNAL,
-                "countersign: a layer stopped waiting for the answer".into(),
+                "countersign: the request was given up on this side before its answer came".into(),
             ),
             Self::LayerPanicked => (
                 INTERNAL,

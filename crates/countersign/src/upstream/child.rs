@@ -74,6 +74,8 @@ struct Shared {
 struct State {
     /// Lines for the process that runs, or for the next one.
     outbox: Outbox,
+    /// The other end, until a process is set up and takes it: what waits outlives those that never are.
+    unread: Option<OutboxReader>,
     /// Whether the process that runs has been set up, so that lines reach it at once.
     up: bool,
     /// The exit code of the last process, when it is not replaced.
@@ -98,6 +100,7 @@ impl ChildUpstream {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 outbox,
+                unread: Some(reader),
                 up: true,
                 gone: None,
                 generation: 0,
@@ -114,7 +117,7 @@ impl ChildUpstream {
             hurry: Notify::new(),
             ended: SetOnce::new(),
         });
-        tokio::spawn(supervise(Arc::clone(&shared), config, child, reader));
+        tokio::spawn(supervise(Arc::clone(&shared), config, child));
         Ok(Self { shared })
     }
 
@@ -282,13 +285,20 @@ impl Waiting<'_> {
     fn withdraw(&mut self, by: &CancelledBy) {
         let Some(id) = self.id.take() else { return };
         let mut state = self.shared.state();
-        let sent = state
-            .requests
-            .get_mut(&id)
-            .is_some_and(|pending| pending.sent.is_some());
-        state.requests.abandon(&id);
+        let State {
+            requests, outbox, ..
+        } = &mut *state;
+        let Some(pending) = requests.get_mut(&id) else {
+            return;
+        };
+        if pending.queued.is_some_and(|queued| outbox.retract(queued)) {
+            // The process will never know of it, so there is nothing to take back and no late answer.
+            pending.sent = None;
+        }
+        let sent = pending.sent.is_some();
+        requests.abandon(&id);
         if sent {
-            state.outbox.push(cancel_line(by, &id));
+            outbox.push(cancel_line(by, &id));
         }
     }
 }
@@ -364,10 +374,10 @@ impl Shared {
             label,
             era,
             sent,
+            queued: Some(state.outbox.push_retractable(line)),
             request: kept,
         };
         state.requests.insert(wire_id.clone(), pending);
-        state.outbox.push(line);
         Ok((wire_id, waiting))
     }
 
@@ -546,16 +556,20 @@ impl Shared {
     }
 
     /// A process has ended: what it owed is answered, what it asked is taken back.
-    fn process_ended(&self, exit: &Ended) -> OutboxReader {
-        let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+    fn process_ended(&self, exit: &Ended) {
         let (lost, asks) = {
             let mut state = self.state();
-            let unsent = std::mem::replace(&mut state.outbox, outbox);
-            unsent.close();
+            if state.unread.is_none() {
+                let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+                std::mem::replace(&mut state.outbox, outbox).close();
+                state.unread = Some(reader);
+            }
             state.up = false;
             state.generation += 1;
-            let (lost, again) = state.requests.process_ended();
-            again.into_iter().for_each(|line| state.outbox.push(line));
+            let State {
+                requests, outbox, ..
+            } = &mut *state;
+            let lost = requests.process_ended(outbox);
             (lost, state.asks.drain())
         };
         self.patience.resume();
@@ -570,7 +584,6 @@ impl Shared {
             };
             pending.fail(&failure);
         }
-        reader
     }
 
     /// There will be no other process.
@@ -597,19 +610,14 @@ struct Ended {
 }
 
 /// Runs one process after the other.
-async fn supervise(
-    shared: Arc<Shared>,
-    config: Config,
-    child: process::Child,
-    reader: OutboxReader,
-) {
+async fn supervise(shared: Arc<Shared>, config: Config, child: process::Child) {
     let mut budget = Budget::new(config.max_restarts);
-    let mut running = Some((child, reader));
+    let mut running = Some(child);
     let mut code = 1;
-    while let Some((child, reader)) = running.take() {
-        let ended = run(&shared, child, reader).await;
+    while let Some(child) = running.take() {
+        let ended = run(&shared, child).await;
         code = ended.code;
-        let reader = shared.process_ended(&ended);
+        shared.process_ended(&ended);
         if shared.closing.initialized() || shared.state().never_started {
             break;
         }
@@ -630,7 +638,7 @@ async fn supervise(
         }
         shared.state().restarts += 1;
         match process::Child::spawn(&config.spec) {
-            Ok(child) => running = Some((child, reader)),
+            Ok(child) => running = Some(child),
             Err(error) => note!("the server could not be started again: {error}"),
         }
     }
@@ -638,9 +646,9 @@ async fn supervise(
 }
 
 /// One process, from its start to its end.
-async fn run(shared: &Arc<Shared>, mut child: process::Child, reader: OutboxReader) -> Ended {
+async fn run(shared: &Arc<Shared>, mut child: process::Child) -> Ended {
     let (stdin, stdout) = (child.take_stdin(), child.take_stdout());
-    let writer = tokio::spawn(write(Arc::clone(shared), stdin, reader));
+    let writer = tokio::spawn(write(Arc::clone(shared), stdin));
     let mut output = tokio::spawn(read(Arc::clone(shared), stdout));
     let mut silent = false;
     let graces = tokio::select! {
@@ -698,13 +706,16 @@ async fn read(shared: Arc<Shared>, stdout: Option<pipe::Receiver>) {
     }
 }
 
-async fn write(shared: Arc<Shared>, stdin: Option<pipe::Sender>, reader: OutboxReader) {
+async fn write(shared: Arc<Shared>, stdin: Option<pipe::Sender>) {
     let Some(mut stdin) = stdin else { return };
     let replaced = shared.state().generation > 0;
     if replaced && !set_up_again(&shared, &mut stdin).await {
         // Closing its input ends the process, and that counts as one more end.
         return note!("the new server did not answer the repeated `initialize`");
     }
+    let Some(reader) = shared.state().unread.take() else {
+        return;
+    };
     // A process that no longer reads has ended or will: that is noticed where its output is read.
     let _ = outbox::write_all_to(reader, &mut stdin).await;
 }
