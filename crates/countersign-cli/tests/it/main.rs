@@ -9,4 +9,6 @@ mod program;
 mod proxy;
 mod reference;
 mod refused;
+mod restart;
+mod time;
 mod transparency;
