@@ -327,8 +327,10 @@ impl Client {
         let (begin, begun) = channel();
         let begin = Some(begin).filter(|_| unread);
         std::thread::spawn(move || {
-            // Ends at once where nobody holds the other end.
-            let _ = begun.recv();
+            // Ends at once where nobody holds the other end; a word means that nothing is to be read.
+            if let Ok(()) = begun.recv() {
+                return;
+            }
             let mut stdout = BufReader::new(stdout);
             let mut line = Vec::new();
             while let Ok(1..) = stdout.read_until(b'\n', &mut line) {
@@ -354,6 +356,12 @@ impl Client {
     /// Takes in what has come so far and what will come.
     pub(crate) fn begin_to_read(&mut self) {
         self.begin = None;
+    }
+
+    /// Closes the output of a client that has read nothing.
+    pub(crate) fn close_output(&mut self) {
+        let begin = self.begin.take().expect("it has read nothing");
+        begin.send(()).expect("somebody waits for it");
     }
 
     pub(crate) fn pid(&self) -> u32 {

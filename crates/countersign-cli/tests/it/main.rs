@@ -4,6 +4,7 @@ mod answers;
 mod audit_tools;
 mod auditor;
 mod client;
+mod ending;
 mod peers;
 mod program;
 mod proxy;
