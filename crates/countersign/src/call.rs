@@ -314,6 +314,8 @@ pub enum Failure {
     AnswerWithheld(String),
     /// We are told to end.
     ShuttingDown,
+    /// There was no start: no server that can be executed, or no journal.
+    NoStart(String),
 }
 
 /// JSON-RPC: internal error. Our own trouble, in either era.
@@ -399,6 +401,7 @@ impl Failure {
                     "countersign: the journal cannot be written, so the answer is withheld: {why}"
                 ),
             ),
+            Self::NoStart(why) => (INTERNAL, format!("countersign: {why}")),
             Self::ShuttingDown => (
                 INTERNAL,
                 "countersign: shutting down; the answer did not come in time".into(),

@@ -33,6 +33,9 @@ const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(1);
 const TERM_DRAIN: Duration = Duration::from_millis(1000);
 /// Of that, what writing the last outcomes and answers may take.
 const TERM_FLUSH: Duration = Duration::from_millis(300);
+/// What the last outcomes may take when nobody presses: a journal that is being opened is first opened,
+/// so that none is left half made.
+const LAST_OUTCOMES_WAIT: Duration = Duration::from_secs(2);
 /// How long a server may take to end after the client has closed its input.
 const GRACES: Graces = Graces {
     close: Duration::from_secs(2),
@@ -221,13 +224,18 @@ async fn wrap(start: Start) -> ExitCode {
     let end = drain(
         end,
         &session,
+        &recorder,
         settled,
         opening.failed,
         &mut terminate,
         &mut interrupt,
     )
     .await;
-    finish(
+    let no_start = match &end {
+        End::NoJournal(why) => Some(why.clone()),
+        _ => upstream.never_started(),
+    };
+    let code = finish(
         end,
         &session,
         &recorder,
@@ -236,7 +244,13 @@ async fn wrap(start: Start) -> ExitCode {
         &mut terminate,
         &mut interrupt,
     )
-    .await
+    .await;
+    if let Some(why) = no_start
+        && !client.has_asked()
+    {
+        tell_client(&why).await;
+    }
+    code
 }
 
 /// A failure before the client was listened to.
@@ -338,6 +352,7 @@ async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
 async fn drain(
     end: End,
     session: &Session,
+    recorder: &Recorder,
     settled: impl Future<Output = ()>,
     mut no_journal: Pin<Box<dyn Future<Output = String>>>,
     terminate: &mut Signal,
@@ -366,11 +381,21 @@ async fn drain(
         end => end,
     };
     session.upstream.give_up(&match &end {
-        End::NoJournal(why) => Failure::NotRecorded(why.clone()),
+        End::NoJournal(why) => Failure::NoStart(why.clone()),
         _ => Failure::ShuttingDown,
     });
     // The outcomes of what was just ended.
-    let _ = tokio::time::timeout(TERM_FLUSH, session.settled()).await;
+    let wait = match &end {
+        End::Told => TERM_FLUSH,
+        _ => LAST_OUTCOMES_WAIT,
+    };
+    let last = async {
+        // Those that wait for a journal which is not to be were told why.
+        let _ = recorder.opened().await;
+        session.settled().await;
+    };
+    // Whatever is open after that is told as lost by the next start.
+    let _ = tokio::time::timeout(wait, last).await;
     end
 }
 
@@ -385,7 +410,7 @@ async fn finish(
     interrupt: &mut Signal,
 ) -> ExitCode {
     let never_started = session.upstream.never_started();
-    let closed = if never_started {
+    let closed = if never_started.is_some() {
         recorder.discard();
         Ok(())
     } else {
@@ -412,7 +437,7 @@ async fn finish(
         session.upstream.shut_down(TERM_GRACES).await;
     }
     match end {
-        _ if never_started => ExitCode::from(USAGE),
+        _ if never_started.is_some() => ExitCode::from(USAGE),
         End::NoJournal(why) => {
             stderr::say(format_args!("{why}"));
             ExitCode::from(USAGE)

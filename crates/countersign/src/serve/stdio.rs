@@ -4,6 +4,7 @@
 //! as it came. Lines that arrive together are admitted together. One request under one id at a time.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Client {
     count: watch::Sender<usize>,
     /// The protocol version that the handshake settled on.
     version: Mutex<Option<String>>,
+    /// Whether there was a request.
+    asked: AtomicBool,
 }
 
 /// A request in flight.
@@ -56,6 +59,7 @@ impl Client {
             in_flight: Mutex::default(),
             count: watch::Sender::new(0),
             version: Mutex::default(),
+            asked: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +73,11 @@ impl Client {
             .await;
     }
 
+    /// Whether it has asked for anything yet.
+    pub fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// Sends a line of our own.
     pub fn push(&self, line: Bytes) {
         self.outbox.push(line);
@@ -76,6 +85,7 @@ impl Client {
 
     /// Notes a request, unless another one under its id is in flight.
     fn enter(&self, id: &Id, limited: bool) -> Option<Cancel> {
+        self.asked.store(true, Ordering::Relaxed);
         let mut in_flight = self.in_flight();
         if in_flight.contains_key(id) {
             return None;

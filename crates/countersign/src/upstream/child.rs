@@ -86,7 +86,10 @@ struct State {
     setup: Setup,
     restarts: u64,
     noise: u64,
-    never_started: bool,
+    /// Why the command could not be executed at all.
+    never_started: Option<String>,
+    /// What is still unanswered has been answered by us; late answers are not worth a word.
+    given_up: bool,
 }
 
 impl ChildUpstream {
@@ -109,7 +112,8 @@ impl ChildUpstream {
                 setup: Setup::default(),
                 restarts: 0,
                 noise: 0,
-                never_started: false,
+                never_started: None,
+                given_up: false,
             }),
             patience: Patience::new(),
             client,
@@ -140,9 +144,9 @@ impl ChildUpstream {
         }
     }
 
-    /// Whether the command could not be executed at all.
-    pub fn never_started(&self) -> bool {
-        self.shared.state().never_started
+    /// Why the command could not be executed at all, if it could not.
+    pub fn never_started(&self) -> Option<String> {
+        self.shared.state().never_started.clone()
     }
 
     /// Waits until the last process has ended and is not replaced: its exit code, negative for a signal.
@@ -170,7 +174,11 @@ impl ChildUpstream {
 
     /// Answers everything that is still in flight with `failure`.
     pub fn give_up(&self, failure: &Failure) {
-        let pending = self.shared.state().requests.drain();
+        let pending = {
+            let mut state = self.shared.state();
+            state.given_up = true;
+            state.requests.drain()
+        };
         for pending in pending {
             pending.fail(failure);
         }
@@ -354,10 +362,7 @@ impl Shared {
         } = request;
         let mut state = self.state();
         if let Some(code) = state.gone {
-            return Err(Failure::NotReplaced {
-                code,
-                unsent: label,
-            });
+            return Err(state.not_sent(code, label));
         }
         let id = id.ok_or(Failure::Broken)?;
         let wire_id = state.requests.wire_id(&id);
@@ -470,11 +475,13 @@ impl Shared {
         };
         let mut state = self.state();
         let Some(pending) = state.requests.answered(id) else {
-            drop(state);
-            return note!(
-                "dropped an answer that no request in flight has asked for (id {})",
-                show(id.raw())
-            );
+            if !state.given_up {
+                note!(
+                    "dropped an answer that no request in flight has asked for (id {})",
+                    show(id.raw())
+                );
+            }
+            return;
         };
         if let Some(Kept::Setup(request)) = pending.request
             && message.result().is_some()
@@ -557,7 +564,7 @@ impl Shared {
 
     /// A process has ended: what it owed is answered, what it asked is taken back.
     fn process_ended(&self, exit: &Ended) {
-        let (lost, asks) = {
+        let (lost, asks, no_start) = {
             let mut state = self.state();
             if state.unread.is_none() {
                 let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
@@ -570,17 +577,20 @@ impl Shared {
                 requests, outbox, ..
             } = &mut *state;
             let lost = requests.process_ended(outbox);
-            (lost, state.asks.drain())
+            (lost, state.asks.drain(), state.never_started.clone())
         };
         self.patience.resume();
         for shown in asks {
             self.client.forward(cancel_line(&CancelledBy::Us, &shown));
         }
         for pending in lost {
-            let failure = Failure::Exited {
-                code: exit.code,
-                during: pending.label.clone(),
-                last_words: exit.last_words.clone(),
+            let failure = match &no_start {
+                Some(why) => Failure::NoStart(why.clone()),
+                None => Failure::Exited {
+                    code: exit.code,
+                    during: pending.label.clone(),
+                    last_words: exit.last_words.clone(),
+                },
             };
             pending.fail(&failure);
         }
@@ -588,18 +598,32 @@ impl Shared {
 
     /// There will be no other process.
     fn end(&self, code: i32) {
-        let pending = {
+        let failed: Vec<_> = {
             let mut state = self.state();
             state.gone = Some(code);
             state.outbox.close();
-            state.requests.drain()
+            let pending = state.requests.drain();
+            let failure = |pending: &Pending| state.not_sent(code, pending.label.clone());
+            pending
+                .into_iter()
+                .map(|pending| (failure(&pending), pending))
+                .collect()
         };
-        for pending in pending {
-            let unsent = pending.label.clone();
-            pending.fail(&Failure::NotReplaced { code, unsent });
+        for (failure, pending) in failed {
+            pending.fail(&failure);
         }
         // It ends once: only the supervisor says so.
         let _ = self.ended.set(code);
+    }
+}
+
+impl State {
+    /// What is told of a request that no process will ever get; the last one had ended with `code`.
+    fn not_sent(&self, code: i32, unsent: String) -> Failure {
+        match &self.never_started {
+            Some(why) => Failure::NoStart(why.clone()),
+            None => Failure::NotReplaced { code, unsent },
+        }
     }
 }
 
@@ -618,7 +642,7 @@ async fn supervise(shared: Arc<Shared>, config: Config, child: process::Child) {
         let ended = run(&shared, child).await;
         code = ended.code;
         shared.process_ended(&ended);
-        if shared.closing.initialized() || shared.state().never_started {
+        if shared.closing.initialized() || shared.state().never_started.is_some() {
             break;
         }
         let Some(wait) = budget.spend(clock::now()) else {
@@ -671,7 +695,9 @@ async fn run(shared: &Arc<Shared>, mut child: process::Child) -> Ended {
     if let Some(failure) = child.start_failure() {
         note!("{failure}");
         let mut state = shared.state();
-        state.never_started = state.generation == 0;
+        if state.generation == 0 {
+            state.never_started = Some(failure.to_string());
+        }
     }
     let last_words = Some(child.stderr_tail()).filter(|words| !words.is_empty());
     writer.abort();
