@@ -11,5 +11,7 @@ mod proxy;
 mod reference;
 mod refused;
 mod restart;
+mod start;
+mod storage;
 mod time;
 mod transparency;
