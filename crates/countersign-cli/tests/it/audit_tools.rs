@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::auditor::called;
-use crate::client::{Desk, call, request};
+use crate::client::{Desk, call, cancel, request};
 
 fn parse(answer: &str) -> Value {
     serde_json::from_str(answer).expect("an answer is JSON")
@@ -185,4 +185,29 @@ fn a_list_that_fails_passes_as_it_came() {
     client.answer("2");
     client.finish();
     desk.verify_complete();
+}
+
+#[test]
+fn an_export_that_the_client_takes_back_is_not_answered() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    client.call("1", "echo", "{}");
+    let lines = [call("2", "audit__export", "{}"), cancel("2"), String::new()];
+    client.send_octets(lines.join("\n").as_bytes());
+    let ended = client.finish();
+    assert_eq!(ended.lines, [""; 0]);
+    desk.verify_complete();
+}
+
+#[test]
+fn the_two_tools_answer_in_a_batch_too() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().start();
+    client.open_session("2025-03-26");
+    let members = [call("1", "audit__status", "{}"), call("2", "echo", "{}")];
+    client.send(format!("[{}]", members.join(",")));
+    let answers: Value = serde_json::from_str(&client.line()).expect("one array");
+    assert_eq!(answers.as_array().map(Vec::len), Some(2), "{answers}");
+    client.finish();
+    assert_eq!(desk.verify_complete()["intents"], 1);
 }

@@ -499,7 +499,9 @@ impl Client {
         let took = begin.elapsed();
         let mut lines: Vec<String> = self.kept.drain(..).collect();
         // The reading thread ends with the pipe, which a process that escaped could hold open.
-        while let Some(line) = self.arrived(Duration::from_secs(5)) {
+        while self.begin.is_none()
+            && let Some(line) = self.arrived(Duration::from_secs(5))
+        {
             lines.push(line);
         }
         let status = status.expect("it has ended");

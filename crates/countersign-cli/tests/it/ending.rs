@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::auditor::{Called, called, lost_payload};
-use crate::client::{Client, Desk, call, error, eventually, is_alive, request, script};
+use crate::client::{Client, Desk, Ended, call, error, eventually, is_alive, request, script};
 
 /// SDKs wait two seconds between their steps; machines that are busy get some more from us.
 const SOON: Duration = Duration::from_secs(5);
@@ -144,11 +144,10 @@ fn a_signal_to_end_leaves_outcomes_and_nothing_running() {
 /// W28: a server that ignores both ends all the same, with everything that it started.
 #[test]
 fn a_server_that_ignores_the_end_of_its_input_and_sigterm_is_ended_by_force() {
-    let ways: [&dyn Fn(Client) -> crate::client::Ended; 2] =
-        [&|client| client.hang_up(), &|client| {
-            client.signal(Signal::TERM);
-            client.end()
-        }];
+    let ways: [&dyn Fn(Client) -> Ended; 2] = [&|client| client.hang_up(), &|client| {
+        client.signal(Signal::TERM);
+        client.end()
+    }];
     for end in ways {
         let desk = Desk::new();
         let mut client = desk.wrap().server(["--stubborn"]).connect();
@@ -360,4 +359,43 @@ fn an_end_without_a_word_leaves_a_whole_journal() {
     assert!(!desk.path("j.wlog.lock").exists());
     desk.wrap().connect().finish();
     desk.verify();
+}
+
+/// More than may be in flight: the rest is read when there is room, and nothing is refused.
+#[test]
+fn more_calls_than_may_be_in_flight_are_all_answered() {
+    const CALLS: usize = 1500;
+    let soon = script(json!([["sleep", 50], ["answer", "{}"]]));
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    let lines: String = (0..CALLS)
+        .map(|id| format!("{}\n", call(&id.to_string(), "soon", &soon)))
+        .collect();
+    client.send_octets(lines.as_bytes());
+    let ended = client.finish();
+    assert_eq!(ended.lines.len(), CALLS);
+    assert!(ended.lines.iter().all(|line| line.contains("\"result\"")));
+    assert_eq!(desk.verify_complete()["results"], CALLS);
+}
+
+#[test]
+fn a_client_that_reads_nothing_does_not_keep_us_from_ending() {
+    let ways: [&dyn Fn(Client) -> Ended; 2] = [&Client::hang_up, &|client| {
+        client.signal(Signal::TERM);
+        client.end()
+    }];
+    for end in ways {
+        let desk = Desk::new();
+        let mut client = desk.wrap().unread().start();
+        let big = script(json!([["fill", 4 << 20]]));
+        client.send(call("1", "big", &big));
+        client.send(call("2", "big", &big));
+        eventually("two results", || {
+            desk.journal_path().exists() && desk.journal().kinds() == "IIRR"
+        });
+        let ended = end(client);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(ended.took < Duration::from_secs(15), "{:?}", ended.took);
+        desk.verify_complete();
+    }
 }

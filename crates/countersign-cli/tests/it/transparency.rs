@@ -163,3 +163,27 @@ fn a_huge_answer_does_not_hold_up_the_small_one_behind_it() {
     client.finish();
     desk.verify_complete();
 }
+
+/// JSON-RPC allows few ids, servers and clients use more; nothing but calls is refused for that.
+#[test]
+fn requests_with_unusual_ids_are_answered_under_them() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    for id in [
+        "true",
+        "{\"a\":1}",
+        "[1,2]",
+        "1.5e3",
+        "\"\"",
+        "-0",
+        "\"\\u0000\"",
+    ] {
+        client.send(format!(
+            "{{\"id\":{id},\"method\":\"ping\",\"jsonrpc\":\"2.0\"}}"
+        ));
+        let expected = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
+        assert_eq!(client.line(), expected);
+    }
+    client.finish();
+    desk.verify();
+}

@@ -376,7 +376,13 @@ impl Session {
         if let Some(tool) = self.audit.claims(&message) {
             let (audit, to_client) = (Arc::clone(&self.audit), asker.to_client());
             return gate::drive(Box::pin(async move {
-                let reply = audit.answer(tool, &message).await;
+                let reply = match audit.answer(tool, &message).await {
+                    // Who takes a request back gets no answer to it.
+                    _ if cancel.is_by_client() => {
+                        Reply::failure(&Failure::Cancelled, Era::of(&message))
+                    }
+                    reply => reply,
+                };
                 to_client.answer(&id, reply);
             }));
         }
