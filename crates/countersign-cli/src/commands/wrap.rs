@@ -174,7 +174,14 @@ async fn wrap(start: Start) -> ExitCode {
     let mut opening = OpeningJournal::begin(plan, session_seed, args.accept_head, recorder.clone());
     // Nothing is read from the client before the journal is ours; while it is being read, all but
     // governed calls passes.
-    if let Err(why) = opening.locked.await.unwrap_or(Ok(())) {
+    let locked = tokio::select! {
+        locked = &mut opening.locked => locked.unwrap_or(Ok(())),
+        () = told(&mut terminate, &mut interrupt) => {
+            upstream.shut_down(TERM_GRACES).await;
+            return ExitCode::SUCCESS;
+        }
+    };
+    if let Err(why) = locked {
         upstream.shut_down(TERM_GRACES).await;
         return fail(&why).await;
     }
