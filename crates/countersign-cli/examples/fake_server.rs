@@ -114,7 +114,7 @@ impl Server {
             return;
         };
         let id = message.get("id").map(|id| id.get().to_owned());
-        let method = text(message.get("method"));
+        let method = text(member(&message, "method"));
         let Some(method) = method else {
             if let Some(id) = id {
                 let line = String::from_utf8_lossy(line).into_owned();
@@ -123,8 +123,8 @@ impl Server {
             }
             return;
         };
-        let params = object(message.get("params"));
-        let arguments = object(params.get("arguments"));
+        let params = object(member(&message, "params"));
+        let arguments = object(member(&params, "arguments"));
         let script = arguments.get("script").or(params.get("script"));
         let usual = id.as_ref().map(|id| self.usual(id, &method, &params));
         match script {
@@ -269,11 +269,15 @@ fn write(text: &[u8]) {
     let _ = stdout.write_all(text).and_then(|()| stdout.flush());
 }
 
-fn object(raw: Option<&Box<RawValue>>) -> Raw {
+fn member<'a>(object: &'a Raw, name: &str) -> Option<&'a RawValue> {
+    object.get(name).map(AsRef::as_ref)
+}
+
+fn object(raw: Option<&RawValue>) -> Raw {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default()
 }
 
-fn text(raw: Option<&Box<RawValue>>) -> Option<String> {
+fn text(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }

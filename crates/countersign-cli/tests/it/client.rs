@@ -235,14 +235,19 @@ impl<'a> Wrap<'a> {
         self
     }
 
-    /// Starts it, and does nothing else.
-    pub(crate) fn start(self) -> Client {
+    /// The command, for a test that has its own streams.
+    pub(crate) fn to_command(&self) -> Command {
         let words = self.words();
         let mut command = self.desk.program(Path::new(&words[0]));
         command
             .args(&words[1..])
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        Client::new(command, self.unread)
+        command
+    }
+
+    /// Starts it, and does nothing else.
+    pub(crate) fn start(self) -> Client {
+        Client::new(self.to_command(), self.unread)
     }
 
     /// The client reads nothing before [`Client::begin_to_read`].

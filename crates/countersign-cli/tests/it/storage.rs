@@ -168,6 +168,33 @@ fn with_its_journal_deleted_nothing_is_forwarded_any_more() {
     assert!(!desk.journal_path().exists());
 }
 
+/// W26: without regular syncs the end is where it shows, and it does.
+#[test]
+fn with_its_journal_deleted_and_no_syncs_the_end_says_so() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().flags(["--fsync", "never"]).connect();
+    client.call("0", "echo", "{}");
+    fs::remove_file(desk.journal_path()).expect("it is there");
+    let ended = client.hang_up();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("j.wlog"), "{}", ended.stderr);
+}
+
+/// Whoever waits for a journal still listens to its host.
+#[test]
+fn a_start_that_waits_for_a_journal_ends_when_it_is_told_to() {
+    let desk = Desk::new();
+    let first = desk.wrap().connect();
+    let second = desk.wrap().start();
+    eventually("its server", || desk.server_pids().len() == 2);
+    second.signal(rustix::process::Signal::TERM);
+    let ended = second.end();
+    assert!(ended.took < Duration::from_secs(2), "{:?}", ended.took);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    first.finish();
+    desk.verify_complete();
+}
+
 /// The second of two windows waits for the first, and then says who is in its way.
 #[test]
 fn a_journal_in_use_is_waited_for_and_then_named_with_its_owner() {
@@ -443,13 +470,8 @@ fn a_new_journal_is_sealed_and_its_key_is_elsewhere_and_private() {
     let key = desk.path(&format!("state/countersign/keys/{identity}.seed"));
     let mode = fs::metadata(&key).expect("a key").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    for secret in ["j.wlog.salts"] {
-        let mode = fs::metadata(desk.path(secret))
-            .expect("a file")
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o077, 0, "{secret}");
-    }
+    let salts = fs::metadata(desk.path("j.wlog.salts")).expect("a file");
+    assert_eq!(salts.permissions().mode() & 0o077, 0);
 }
 
 #[test]

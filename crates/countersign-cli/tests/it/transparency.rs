@@ -1,9 +1,15 @@
 //! What is not ours to change arrives as it was sent, octet for octet, in both directions.
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
 use serde_json::json;
 
 use crate::auditor::called;
-use crate::client::{Desk, call, script};
+use crate::client::{Desk, WAIT, call, script};
 
 /// Lines of a client that must reach the server as they are.
 const FROM_CLIENT: [&str; 12] = [
@@ -186,4 +192,56 @@ fn requests_with_unusual_ids_are_answered_under_them() {
     }
     client.finish();
     desk.verify();
+}
+
+/// Hosts give pipes, shells give files.
+#[test]
+fn files_will_do_as_input_and_output() {
+    let desk = Desk::new();
+    let lines: String = (0..50)
+        .map(|id| format!("{}\n", call(&id.to_string(), "echo", "{}")))
+        .collect();
+    std::fs::write(desk.path("in"), &lines).expect("a file");
+    let status = desk
+        .wrap()
+        .to_command()
+        .stdin(File::open(desk.path("in")).expect("a file"))
+        .stdout(File::create(desk.path("out")).expect("a file"))
+        .status()
+        .expect("it runs");
+    assert_eq!(status.code(), Some(0));
+    let out = std::fs::read_to_string(desk.path("out")).expect("a file");
+    assert_eq!(out.lines().count(), 50);
+    assert!(out.lines().all(|line| line.contains("\"result\"")), "{out}");
+    assert_eq!(desk.verify_complete()["results"], 50);
+}
+
+/// Node gives one socket for each stream.
+#[test]
+fn sockets_will_do_as_input_and_output() {
+    let desk = Desk::new();
+    let (mut input, their_input) = UnixStream::pair().expect("a pair");
+    let (output, their_output) = UnixStream::pair().expect("a pair");
+    let mut child = desk
+        .wrap()
+        .to_command()
+        .stdin(OwnedFd::from(their_input))
+        .stdout(OwnedFd::from(their_output))
+        .spawn()
+        .expect("it starts");
+    output.set_read_timeout(Some(WAIT)).expect("a socket");
+    let mut output = BufReader::new(output);
+    let mut answer = String::new();
+    for id in 0..50 {
+        writeln!(input, "{}", call(&id.to_string(), "echo", "{}")).expect("it reads");
+        answer.clear();
+        output.read_line(&mut answer).expect("an answer");
+        assert!(
+            answer.contains(&format!("\"id\":{id},\"result\"")),
+            "{answer}"
+        );
+    }
+    input.shutdown(Shutdown::Write).expect("a socket");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(desk.verify_complete()["results"], 50);
 }
