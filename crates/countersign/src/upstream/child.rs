@@ -365,7 +365,8 @@ impl Shared {
             return Err(state.not_sent(code, label));
         }
         let id = id.ok_or(Failure::Broken)?;
-        let wire_id = state.requests.wire_id(&id);
+        let listens = matches!(kept, Some(Kept::Listen { .. }));
+        let wire_id = state.requests.wire_id(&id, listens);
         if wire_id != id
             && let Ok(Parsed::One(message)) = Message::parse(line.clone())
         {

@@ -63,9 +63,10 @@ pub(super) struct Requests {
 
 impl Requests {
     /// The id to use on the wire: the client's own, unless an answer to an earlier request under it may
-    /// still come and would be taken for this one's.
-    pub(super) fn wire_id(&mut self, id: &Id) -> Id {
-        if self.abandoned.contains(id) || self.pending.contains_key(id) {
+    /// still come and would be taken for this one's. A listen keeps its id, which stands in all that
+    /// comes of it; an earlier one that was taken back has no answer.
+    pub(super) fn wire_id(&mut self, id: &Id, listens: bool) -> Id {
+        if self.pending.contains_key(id) || (self.abandoned.contains(id) && !listens) {
             self.own_id()
         } else {
             id.clone()
