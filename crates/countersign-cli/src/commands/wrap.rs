@@ -240,7 +240,10 @@ async fn wrap(start: Start) -> ExitCode {
     .await;
     let no_start = match &end {
         End::NoJournal(why) => Some(why.clone()),
-        _ => upstream.never_started(),
+        End::ServerGone(code) => Some(upstream.never_started().unwrap_or_else(|| {
+            format!("the server ended with code {code} and is not started again")
+        })),
+        End::ClientClosed | End::Told => None,
     };
     let code = finish(
         end,
