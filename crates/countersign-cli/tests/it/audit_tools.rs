@@ -211,3 +211,18 @@ fn the_two_tools_answer_in_a_batch_too() {
     client.finish();
     assert_eq!(desk.verify_complete()["intents"], 1);
 }
+
+#[test]
+fn two_exports_at_once_are_both_whole() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    client.call("1", "echo", "{}");
+    client.send(call("2", "audit__export", "{}"));
+    client.send(call("3", "audit__export", "{}"));
+    for id in ["2", "3"] {
+        let answer = parse(&client.answer(id));
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    client.finish();
+    desk.verify_file(&desk.path("j.wlog.dossier.json"));
+}

@@ -429,3 +429,21 @@ fn ids_that_differ_only_in_their_type_do_not_meet() {
     ]);
     desk.verify_complete();
 }
+
+/// W6, with another kind of request in the id's place.
+#[test]
+fn a_call_under_the_id_of_another_request_in_flight_is_refused() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    let slow = r#"{"script":[["sleep",200],["answer","{\"own\":1}"]]}"#;
+    client.send(crate::client::request("1", "resources/read", slow));
+    client.send(call("1", "quick", "{}"));
+    let (refused, own) = (client.answer("1"), client.answer("1"));
+    assert_eq!(error(&refused).0, INVALID);
+    assert!(own.contains("\"own\":1"), "{own}");
+    client.finish();
+    assert!(!desk.server_got("quick"));
+    desk.journal()
+        .assert_calls(&[called("quick", "{}", &refused)]);
+    desk.verify_complete();
+}

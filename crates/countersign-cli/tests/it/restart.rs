@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 
 use crate::auditor::called;
-use crate::client::{Client, Desk, call, error, eventually, request, script};
+use crate::client::{
+    Client, Desk, call, cancel, error, eventually, initialize_params, request, script,
+};
 
 const OURS: i64 = -32000;
 
@@ -352,5 +354,99 @@ fn processes_of_an_ended_server_do_not_stay() {
     });
     client.ping();
     client.finish();
+    desk.verify_complete();
+}
+
+/// Some clients do not wait for the answer to their handshake.
+#[test]
+fn a_handshake_that_was_sent_in_one_piece_is_repeated_whole() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().start();
+    let lines = [
+        request("1", "initialize", &initialize_params("2025-11-25")),
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+        String::new(),
+    ];
+    client.send_octets(lines.join("\n").as_bytes());
+    client.answer("1");
+    client.send(tell(json!([["exit", 1]])));
+    eventually("a second process", || desk.server_pids().len() == 2);
+    client.call("2", "echo", "{}");
+    client.finish();
+    let got = last_process(&desk);
+    assert!(got[0].contains("\"initialize\""), "{got:#?}");
+    assert!(got[1].contains("notifications/initialized"), "{got:#?}");
+    desk.verify_complete();
+}
+
+#[test]
+fn a_new_process_takes_its_questions_back_under_the_ids_that_the_client_knows() {
+    let question = request("0", "elicitation/create", "{}");
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    client.send(tell(json!([["exit", 1]])));
+    eventually("a second process", || desk.server_pids().len() == 2);
+    let asks = script(json!([
+        ["out", question],
+        ["out", cancel("0")],
+        ["answer", "{}"]
+    ]));
+    let answer = client.call("1", "asks", &asks);
+    let asked: Value = serde_json::from_str(&client.message("elicitation/create")).expect("JSON");
+    let taken_back: Value =
+        serde_json::from_str(&client.message("notifications/cancelled")).expect("JSON");
+    assert_eq!(taken_back["params"]["requestId"], asked["id"]);
+    assert_ne!(asked["id"], 0);
+    client.finish();
+    desk.journal()
+        .assert_calls(&[called("asks", &asks, &answer)]);
+    desk.verify_complete();
+}
+
+#[test]
+fn a_crash_and_the_clients_end_at_once_leave_nothing_unanswered() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    let crash = script(json!([["exit", 1]]));
+    let mut lines = call("0", "crash", &crash) + "\n";
+    for id in 1..20 {
+        lines += &(call(&id.to_string(), "next", "{}") + "\n");
+    }
+    client.send_octets(lines.as_bytes());
+    let ended = client.finish();
+    assert_eq!(ended.lines.len(), 20, "{:?}", ended.lines);
+    let answer = |id: usize| {
+        let id = format!("\"id\":{id},");
+        ended
+            .lines
+            .iter()
+            .find(|line| line.contains(&id))
+            .expect("an answer")
+    };
+    let mut calls = vec![called("crash", &crash, answer(0))];
+    calls.extend((1..20).map(|id| called("next", "{}", answer(id))));
+    desk.journal().assert_calls(&calls);
+    desk.verify_complete();
+}
+
+#[test]
+fn a_signal_to_end_during_a_restart_ends_us_too() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().flags(["--max-restarts", "20"]).start();
+    let steps = json!([["later", desk.path("flag")], ["sleep", 50], ["exit", 1]]);
+    client.ask("0", "initialize", &script(steps));
+    client.send(tell(json!([["exit", 1]])));
+    client.send(call("1", "waits", "{}"));
+    eventually("some processes", || desk.server_pids().len() >= 3);
+    client.signal(rustix::process::Signal::TERM);
+    let ended = client.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.took.as_secs() < 5, "{:?}", ended.took);
+    let [answer] = &ended.lines[..] else {
+        panic!("{:?}", ended.lines)
+    };
+    assert!(error(answer).1.contains("shutting down"), "{answer}");
+    desk.journal()
+        .assert_calls(&[called("waits", "{}", answer)]);
     desk.verify_complete();
 }

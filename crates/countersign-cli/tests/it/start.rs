@@ -308,6 +308,23 @@ fn a_link_under_the_references_name_takes_its_command_line() {
     assert_eq!(told.status.code(), Some(2));
 }
 
+/// A server that ends by itself before anybody has asked for anything.
+#[test]
+fn a_client_that_comes_after_the_servers_end_is_told_of_it() {
+    let desk = Desk::new();
+    let mut client = desk
+        .wrap()
+        .flags(["--max-restarts", "0"])
+        .command(["false"])
+        .start();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let answer = client.ask("1", "initialize", &initialize_params("2025-11-25"));
+    assert!(error(&answer).1.contains("ended with code 1"), "{answer}");
+    assert_eq!(client.end().code, Some(1));
+    assert!(!desk.path("j.wlog.lock").exists());
+    desk.verify();
+}
+
 /// The client that says nothing is not waited for long.
 #[test]
 fn a_client_that_does_not_ask_is_not_waited_for() {

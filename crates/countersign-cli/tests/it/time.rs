@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::auditor::{called, called_with_error, cancelled};
+use crate::auditor::{called, called_with_error, cancelled, members};
 use crate::client::{Desk, call, cancel, error, initialize_params, request, script};
 
 const TIMED_OUT: &str = "witness-log-mcp-proxy: timed out after 0.5s";
@@ -317,4 +317,71 @@ fn the_time_limit_is_named_as_the_reference_names_it() {
         desk.journal().assert_calls(&[record]);
         desk.verify_complete();
     }
+}
+
+/// W7: a cancel finds the request that has the id now, whatever it is called upstream.
+#[test]
+fn a_cancel_of_a_reused_id_reaches_the_later_request() {
+    let silent = r#"{"script":[]}"#;
+    let desk = Desk::new();
+    let mut client = desk.wrap().flags(["--timeout", "0.5"]).connect();
+    let first = client.call("1", "silent", silent);
+    client.send(call("1", "silent", silent));
+    client.send(cancel("1"));
+    client.ping();
+    let ended = client.finish();
+    assert_eq!(ended.lines, [""; 0]);
+    let ids = |text: &str| -> Vec<String> {
+        let log = desk.server_log();
+        let lines = log.iter().filter(|line| line.contains(text));
+        lines.map(|line| members(line)["id"].clone()).collect()
+    };
+    let [_, second] = &ids("\"silent\"")[..] else {
+        panic!("{:?}", desk.server_log())
+    };
+    assert!(desk.server_got(&format!("\"requestId\":{second},\"reason\":\"test\"")));
+    desk.journal().assert_calls(&[
+        called("silent", silent, &first),
+        cancelled("silent", silent),
+    ]);
+    desk.verify_complete();
+}
+
+#[test]
+fn requests_that_wait_by_nature_have_no_time_limit() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().flags(["--timeout", "0.5"]).start();
+    let meta = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
+    client.send(request("\"l\"", "subscriptions/listen", meta));
+    client.message("notifications/subscriptions/acknowledged");
+    let result = client.ask("2", "tasks/result", &after(1200, r#"{"task":"done"}"#));
+    assert!(result.contains("done"), "{result}");
+    // The stream is still open: the server can end it with its answer.
+    let end = r#"{"jsonrpc":"2.0","id":"l","result":{"resultType":"complete"}}"#;
+    client.ask("3", "x/y", &script(json!([["out", end], ["answer", "{}"]])));
+    assert_eq!(client.answer("\"l\""), end);
+    let ended = client.finish();
+    assert_eq!(ended.lines, [""; 0]);
+    desk.verify();
+}
+
+/// What comes of a listen names it by its id, so a later one under the same id must keep it.
+#[test]
+fn a_listen_under_the_id_of_one_that_was_taken_back_keeps_its_id() {
+    let desk = Desk::new();
+    let mut client = desk.wrap().start();
+    let meta = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
+    for _ in 0..2 {
+        client.send(request("\"l\"", "subscriptions/listen", meta));
+        let acknowledged = client.message("notifications/subscriptions/acknowledged");
+        assert!(
+            acknowledged.contains("subscriptionId\":\"l\""),
+            "{acknowledged}"
+        );
+        client.send(cancel("\"l\""));
+        client.ping();
+    }
+    let ended = client.finish();
+    assert_eq!(ended.lines, [""; 0]);
+    desk.verify();
 }
