@@ -226,8 +226,25 @@ fn calls_that_a_kill_left_open_are_recorded_as_lost_at_the_next_start() {
 
 #[test]
 fn a_kill_in_the_middle_of_many_calls_loses_no_answered_call() {
-    let desk = Desk::new();
-    let mut client = desk.wrap().connect();
+    for mode in ["interval", "always"] {
+        let desk = Desk::new();
+        let answers = answers_before_a_kill(desk.wrap().flags(["--fsync", mode]).connect());
+
+        // As another start finds it, torn or not.
+        desk.wrap().connect().finish();
+        let journal = desk.journal();
+        let results = journal.count('R');
+        assert!(results >= answers, "{results} results of {answers} answers");
+        let report = desk.verify();
+        assert_eq!(report["calls"]["open"]["count"], 0);
+        let lost = report["calls"]["lost"]["count"].as_u64().expect("a count");
+        assert_eq!(journal.count('I') as u64, results as u64 + lost);
+    }
+}
+
+/// Calls without a pause, is killed, and says how many answers have come.
+fn answers_before_a_kill(mut client: Client) -> usize {
+    const BEFORE: usize = 1000;
     let mut input = client.take_input();
     let writer = std::thread::spawn(move || {
         // Until the kill breaks the pipe.
@@ -237,29 +254,13 @@ fn a_kill_in_the_middle_of_many_calls_loses_no_answered_call() {
             }
         }
     });
-    let mut answers = 0;
-    while answers < 2000 {
+    for _ in 0..BEFORE {
         client.line();
-        answers += 1;
     }
     client.signal(Signal::KILL);
     let ended = client.end();
     writer.join().expect("it ends");
-    answers += ended.lines.len();
-
-    // As another start finds it, torn or not.
-    desk.wrap().connect().finish();
-    let journal = desk.journal();
-    assert!(
-        journal.count('R') >= answers,
-        "{} results of {answers} answers",
-        journal.count('R')
-    );
-    let report = desk.verify();
-    assert_eq!(report["calls"]["open"]["count"], 0);
-    let lost =
-        usize::try_from(report["calls"]["lost"]["count"].as_u64().expect("a count")).expect("few");
-    assert_eq!(journal.count('I'), journal.count('R') + lost);
+    BEFORE + ended.lines.len()
 }
 
 /// W19: the reference stands still in its write.

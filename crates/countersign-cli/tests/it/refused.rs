@@ -1,7 +1,7 @@
 //! Calls that parsers could read in two ways: never forwarded, always recorded, answered where they can be.
 
 use crate::auditor::{Called, called, called_with_error, exact_payload};
-use crate::client::{Client, Desk, call, error};
+use crate::client::{Client, Desk, call, error, request};
 
 const INVALID: i64 = -32600;
 
@@ -436,7 +436,7 @@ fn a_call_under_the_id_of_another_request_in_flight_is_refused() {
     let desk = Desk::new();
     let mut client = desk.wrap().connect();
     let slow = r#"{"script":[["sleep",200],["answer","{\"own\":1}"]]}"#;
-    client.send(crate::client::request("1", "resources/read", slow));
+    client.send(request("1", "resources/read", slow));
     client.send(call("1", "quick", "{}"));
     let (refused, own) = (client.answer("1"), client.answer("1"));
     assert_eq!(error(&refused).0, INVALID);

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::auditor::called;
 use crate::client::{Client, Desk, PROGRAM, Wrap, error, fake_server, initialize_params, request};
 
 /// All files below a folder.
@@ -287,11 +288,8 @@ fn a_link_under_the_references_name_takes_its_command_line() {
         "witness-log-mcp-proxy: timed out after 0.5s"
     );
     client.finish();
-    desk.journal().assert_calls(&[crate::auditor::called(
-        "silent",
-        r#"{"script":[]}"#,
-        &answer,
-    )]);
+    desk.journal()
+        .assert_calls(&[called("silent", r#"{"script":[]}"#, &answer)]);
     desk.verify_complete();
 
     let told = desk

@@ -8,7 +8,7 @@ use std::time::Duration;
 use countersign_log::hex;
 use serde_json::json;
 
-use crate::auditor::{Journal, called, members};
+use crate::auditor::{Called, Journal, called, members};
 use crate::client::{
     Client, Desk, PROGRAM, call, error, eventually, initialize_params, request, script,
 };
@@ -58,88 +58,82 @@ fn assert_goes_on(desk: &Desk, kinds: &str) {
     desk.verify_complete();
 }
 
+/// Files of the client's `wrap` may grow up to this many octets, or again as far as there is room.
+#[cfg(target_os = "linux")]
+fn limit_files(client: &Client, octets: Option<u64>) {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+    let pid = Pid::from_raw(i32::try_from(client.pid()).expect("a process id"));
+    let limit = Rlimit {
+        current: octets,
+        maximum: None,
+    };
+    prlimit(pid, Resource::Fsize, limit).expect("it is our child");
+}
+
 /// W9: while nothing can be written nothing is forwarded, each client is told, and time limits go on
 /// working; once there is room what is owed is written.
 #[cfg(target_os = "linux")]
 #[test]
 fn on_a_full_disk_calls_are_refused_until_there_is_room_again() {
-    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    for mode in ["interval", "always", "never"] {
+        let desk = Desk::new();
+        // Who is over the limit gets an error instead of a signal only where that is ignored.
+        let around = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"];
+        let flags = ["--timeout", "0.6", "--fsync", mode];
+        let mut client = desk.wrap().around(around).flags(flags).connect();
+        let mut calls = vec![called("echo", "{}", &client.call("0", "echo", "{}"))];
+        calls.extend(calls_in_an_outage(&desk, &mut client));
 
-    let limit = |client: &Client, octets: Option<u64>| {
-        let pid = Pid::from_raw(i32::try_from(client.pid()).expect("a process id"));
-        let limit = Rlimit {
-            current: octets,
-            maximum: None,
-        };
-        prlimit(pid, Resource::Fsize, limit).expect("it is our child");
-    };
-    let slow = script(json!([["sleep", 300], ["answer", "{}"]]));
-    let silent = r#"{"script":[]}"#;
-    let desk = Desk::new();
-    // A process that is over its limit gets an error instead of a signal only where it ignores that.
-    let around = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"];
-    let mut client = desk
-        .wrap()
-        .around(around)
-        .flags(["--timeout", "0.6"])
-        .connect();
-    let good = client.call("0", "echo", "{}");
-    client.send(call("1", "slow", &slow));
-    client.send(call("2", "silent", silent));
-    client.ping();
-
-    // No file may grow any more.
-    limit(&client, Some(1));
-    // The answer is here, and withheld; the time limit is over, and told.
-    let withheld = client.answer("1");
-    let timed_out = client.answer("2");
-    for answer in [&withheld, &timed_out] {
-        assert!(
-            error(answer).1.contains("the journal cannot be written"),
-            "{answer}"
-        );
+        limit_files(&client, None);
+        for (tool, arguments) in [("echo", "{\"a\":1}"), ("silent", SILENT)] {
+            let answer = client.call("4", tool, arguments);
+            let is_late = answer.contains("timed out");
+            assert_eq!(is_late, tool == "silent", "{answer}");
+            calls.push(called(tool, arguments, &answer));
+        }
+        let ended = client.finish();
+        assert!(!desk.server_got("unsent"));
+        desk.journal().assert_calls(&calls);
+        desk.verify_complete();
+        // The outage has a beginning and an end, and is not told for each call.
+        let told = ended.our_lines();
+        let told = told.iter().filter(|line| line.contains("written"));
+        assert_eq!(told.count(), 2, "{}", ended.stderr);
     }
-    // Nothing new is forwarded.
+}
+
+/// A call that the server never answers.
+const SILENT: &str = r#"{"script":[]}"#;
+
+/// Two calls are in flight as the journal can no longer be written; more are tried.
+#[cfg(target_os = "linux")]
+fn calls_in_an_outage(desk: &Desk, client: &mut Client) -> [Called; 2] {
+    let slow = script(json!([["sleep", 300], ["answer", "{}"]]));
+    client.send(call("1", "slow", &slow));
+    client.send(call("2", "silent", SILENT));
+    client.ping();
+    limit_files(client, Some(1));
+    // The answer of one is here, and withheld; the time of the other is over, and told.
+    let (withheld, timed_out) = (client.answer("1"), client.answer("2"));
+    for answer in [&withheld, &timed_out] {
+        let (code, message) = error(answer);
+        assert_eq!(code, OURS);
+        assert!(message.contains("cannot be written"), "{message}");
+    }
     for _ in 0..3 {
         let (code, message) = error(&client.call("3", "unsent", "{}"));
         assert_eq!(code, OURS);
-        assert!(
-            message.contains("nothing was forwarded") && message.contains("j.wlog"),
-            "{message}"
-        );
+        assert!(message.contains("nothing was forwarded"), "{message}");
+        assert!(message.contains("j.wlog"), "{message}");
     }
     // All else goes on.
     client.ping();
     assert_eq!(desk.journal().kinds(), "IRII");
-
-    limit(&client, None);
-    let again = client.call("4", "echo", r#"{"a":1}"#);
-    let late = client.call("5", "silent", silent);
-    assert!(error(&late).1.contains("timed out"), "{late}");
-    let ended = client.finish();
-    assert!(!desk.server_got("unsent"));
-    desk.journal().assert_calls(&[
-        called("echo", "{}", &good),
+    [
         called("slow", &slow, &withheld),
-        called("silent", silent, &timed_out),
-        called("echo", r#"{"a":1}"#, &again),
-        called("silent", silent, &late),
-    ]);
-    desk.verify_complete();
-    // The outage has a beginning and an end, and is not told for each call.
-    assert_eq!(
-        ended
-            .our_lines()
-            .iter()
-            .filter(|line| line.contains("cannot be written"))
-            .count(),
-        1
-    );
-    assert!(
-        ended.stderr.contains("can be written again"),
-        "{}",
-        ended.stderr
-    );
+        called("silent", SILENT, &timed_out),
+    ]
 }
 
 /// W26: the reference goes on "recording" into a file that is no more.

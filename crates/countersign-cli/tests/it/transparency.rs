@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use serde_json::json;
 
 use crate::auditor::called;
-use crate::client::{Desk, WAIT, call, script};
+use crate::client::{Desk, WAIT, call, error, script};
 
 /// Lines of a client that must reach the server as they are.
 const FROM_CLIENT: [&str; 12] = [
@@ -129,7 +129,7 @@ fn a_line_over_the_limit_is_answered_and_not_forwarded() {
     let mut client = desk.wrap().connect();
     let padding = "z".repeat(64 << 20);
     client.send(call("1", "huge", &format!("{{\"s\":\"{padding}\"}}")));
-    let (code, message) = crate::client::error(&client.answer("1"));
+    let (code, message) = error(&client.answer("1"));
     assert_eq!(code, -32600);
     assert!(message.contains("over the limit"), "{message}");
     client.call("2", "echo", "{}");
