@@ -5,7 +5,7 @@
 //! can have every misbehaviour that it needs. It writes each line that it gets to the file that `--log`
 //! names, before it acts on it. It shares no code with the program under test.
 //!
-//! Steps, each an array: `["out", TEXT]` a line; `["part", TEXT]` the same without its newline;
+//! Steps, each an array: `["out", TEXT]` a line; `["part", TEXT]` the same without its newline; `["octets", [N, …]]` as they are;
 //! `["answer", RESULT]`; `["sleep", MS]`; `["exit", CODE]`; `["kill", SIGNAL]`; `["stderr", TEXT]`;
 //! `["await", ID]` until the client has answered question ID; `["fill", OCTETS]` a result of that size;
 //! `["deaf"]` no longer reads; `["grandchild"]` starts one; `["once", PATH]` ends the script with the
@@ -200,6 +200,7 @@ impl Server {
             {
                 "out" => say(&filled),
                 "part" => write(filled.as_bytes()),
+                "octets" => write(&octets(&argument)),
                 "answer" => say(&format!(
                     "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{filled}}}"
                 )),
@@ -257,6 +258,10 @@ fn kill_ourselves(signal: u64) {
     rustix::process::kill_process(rustix::process::getpid(), signal)
         .expect("a signal to ourselves");
     thread::sleep(STAY);
+}
+
+fn octets(list: &Value) -> Vec<u8> {
+    serde_json::from_value(list.clone()).expect("a list of octets")
 }
 
 fn say(line: &str) {

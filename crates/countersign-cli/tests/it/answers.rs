@@ -199,3 +199,33 @@ fn an_error_about_no_request_reaches_the_client() {
     client.finish();
     desk.verify_complete();
 }
+
+#[test]
+fn an_answer_that_is_not_utf8_ends_its_call() {
+    let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"s\":\"\xff\"}}\n".to_vec();
+    let arguments = script(json!([["octets", line]]));
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    let answer = client.call("1", "odd", &arguments);
+    assert_eq!(error(&answer).0, BROKEN);
+    client.finish();
+    desk.journal()
+        .assert_calls(&[called("odd", &arguments, &answer)]);
+    desk.verify_complete();
+}
+
+#[test]
+fn an_answer_over_the_limit_of_a_line_ends_its_call() {
+    let arguments = script(json!([["fill", 64 << 20]]));
+    let desk = Desk::new();
+    let mut client = desk.wrap().connect();
+    let answer = client.call("1", "huge", &arguments);
+    let (code, message) = error(&answer);
+    assert_eq!(code, BROKEN);
+    assert!(message.contains("over the limit"), "{message}");
+    client.ping();
+    client.finish();
+    desk.journal()
+        .assert_calls(&[called("huge", &arguments, &answer)]);
+    desk.verify_complete();
+}

@@ -422,6 +422,7 @@ fn the_seed_is_in_no_environment() {
         assert!(!environment.contains("MY_SEED"), "{pid}");
         if pid == server {
             assert!(environment.contains("OTHER=stays"));
+            assert!(!environment.contains("SEED"), "{environment}");
         }
     }
     client.finish();
