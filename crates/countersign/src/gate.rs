@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{SetOnce, oneshot};
+use tokio::sync::{SetOnce, oneshot, watch};
 
 use crate::BoxFuture;
 use crate::call::{Call, Cancel, Era, Failure, Refusal, Reply};
@@ -53,6 +53,8 @@ struct Rings {
     upstream: Arc<dyn Upstream>,
     /// How long an upstream may take for a call; layers get as much again, each way.
     within: Duration,
+    /// Refusals that are not on record yet.
+    unsettled: watch::Sender<usize>,
 }
 
 impl Gate {
@@ -72,8 +74,16 @@ impl Gate {
                 recorder,
                 upstream,
                 within,
+                unsettled: watch::Sender::new(0),
             }),
         }
+    }
+
+    /// Waits until every refusal so far is on record; one without an id is no request in flight.
+    pub async fn settled(&self) {
+        let mut unsettled = self.rings.unsettled.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let _ = unsettled.wait_for(|count| *count == 0).await;
     }
 
     /// The life of one call. It goes on to its outcome even when nobody waits for this future.
@@ -122,22 +132,22 @@ impl Admissions {
 
     /// Records a call that is refused before it is judged, and tells the client.
     pub fn refuse(&mut self, received: Message, refusal: Refusal, to_client: Arc<dyn ToClient>) {
-        let rings = Arc::clone(&self.rings);
+        let unsettled = Unsettled::begin(&self.rings);
         let id = answerable(&received);
         self.begin(id, to_client, async move {
             let failure = Failure::Refused(refusal);
             let reply = Reply::failure(&failure, Era::of(&received));
-            rings.recorder.whole(&received, reply).await
+            unsettled.0.recorder.whole(&received, reply).await
         });
     }
 
     /// As [`Self::refuse`], where one answer for many has gone out already.
     pub fn refuse_silently(&mut self, received: Message, refusal: Refusal) {
-        let rings = Arc::clone(&self.rings);
+        let unsettled = Unsettled::begin(&self.rings);
         self.hold(Box::pin(async move {
             let failure = Failure::Refused(refusal);
             let reply = Reply::silent(&failure, Era::of(&received));
-            rings.recorder.whole(&received, reply).await;
+            unsettled.0.recorder.whole(&received, reply).await;
         }));
     }
 
@@ -168,6 +178,22 @@ impl Drop for Admissions {
     fn drop(&mut self) {
         self.held = None;
         self.waiting.drain(..).for_each(drive);
+    }
+}
+
+/// A refusal that is not on record yet.
+struct Unsettled(Arc<Rings>);
+
+impl Unsettled {
+    fn begin(rings: &Arc<Rings>) -> Self {
+        rings.unsettled.send_modify(|count| *count += 1);
+        Self(Arc::clone(rings))
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.0.unsettled.send_modify(|count| *count -= 1);
     }
 }
 

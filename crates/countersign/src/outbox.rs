@@ -59,6 +59,10 @@ pub struct Place {
     number: Option<u64>,
 }
 
+/// Which line [`Outbox::push_retractable`] has appended.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued(Option<u64>);
+
 /// Closes the queue when the last clone of an [`Outbox`] goes.
 #[derive(Debug)]
 struct Senders {
@@ -117,18 +121,43 @@ impl Outbox {
 
     /// Appends a line (without its newline). Dropped and counted once the queue is closed or broken.
     pub fn push(&self, line: Bytes) {
+        // Nobody wants it back.
+        let _ = self.push_retractable(line);
+    }
+
+    /// As [`Self::push`], for a line that [`Self::retract`] may have to take out again.
+    pub fn push_retractable(&self, line: Bytes) -> Queued {
         let shared = self.shared();
-        let wake = {
+        let (number, wake) = {
             let mut state = shared.lock();
             if state.closed || state.broken {
                 state.lost += 1;
-                return;
+                return Queued(None);
             }
+            let number = state.front + state.slots.len() as u64;
             state.queued_bytes += line.len() + 1;
             state.slots.push_back(Slot::Ready(line));
-            state.consumer_can_go()
+            (number, state.consumer_can_go())
         };
         shared.wake_consumer(wake);
+        Queued(Some(number))
+    }
+
+    /// Takes a line out again. Says whether it did: not if the consumer has it already.
+    pub fn retract(&self, queued: Queued) -> bool {
+        let shared = self.shared();
+        let mut state = shared.lock();
+        let index = queued.0.and_then(|number| number.checked_sub(state.front));
+        let slot = index.and_then(|index| state.slots.get_mut(usize::try_from(index).ok()?));
+        let Some(slot @ Slot::Ready(_)) = slot else {
+            return false;
+        };
+        if let Slot::Ready(line) = std::mem::replace(slot, Slot::GivenUp) {
+            state.queued_bytes -= line.len() + 1;
+        }
+        drop(state);
+        shared.moved.notify_waiters();
+        true
     }
 
     /// Takes the next place in the order, to be filled later. What is behind it waits for it.

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::path::Path;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,9 @@ const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(1);
 const TERM_DRAIN: Duration = Duration::from_millis(1000);
 /// Of that, what writing the last outcomes and answers may take.
 const TERM_FLUSH: Duration = Duration::from_millis(300);
+/// What the last outcomes may take when nobody presses: a journal that is being opened is first opened,
+/// so that none is left half made.
+const LAST_OUTCOMES_WAIT: Duration = Duration::from_secs(2);
 /// How long a server may take to end after the client has closed its input.
 const GRACES: Graces = Graces {
     close: Duration::from_secs(2),
@@ -180,10 +184,17 @@ async fn wrap(start: Start) -> ExitCode {
         Err(error) => return fail(&error.to_string()).await,
     };
     let recorder = Recorder::new(&args.name, args.fsync.into());
-    let opening = OpeningJournal::begin(plan, session_seed, args.accept_head, recorder.clone());
+    let mut opening = OpeningJournal::begin(plan, session_seed, args.accept_head, recorder.clone());
     // Nothing is read from the client before the journal is ours; while it is being read, all but
     // governed calls passes.
-    if let Err(why) = opening.locked.await.unwrap_or(Ok(())) {
+    let locked = tokio::select! {
+        locked = &mut opening.locked => locked.unwrap_or(Ok(())),
+        () = told(&mut terminate, &mut interrupt) => {
+            upstream.shut_down(TERM_GRACES).await;
+            return ExitCode::SUCCESS;
+        }
+    };
+    if let Err(why) = locked {
         upstream.shut_down(TERM_GRACES).await;
         return fail(&why).await;
     }
@@ -222,14 +233,30 @@ async fn wrap(start: Start) -> ExitCode {
         }
         () = told(&mut terminate, &mut interrupt) => End::Told,
         code = upstream.ended() => End::ServerGone(code),
-        why = opening.failed => End::NoJournal(why),
+        why = &mut opening.failed => End::NoJournal(why),
     };
-    if let End::NoJournal(why) = &end
+    let settled = async {
+        // What waits for a journal that is being read is owed a record too, and no start is left half done.
+        match recorder.opened().await {
+            Ok(()) => session.settled().await,
+            Err(_) => pending().await,
+        }
+    };
+    let end = drain(
+        end,
+        &session,
+        &recorder,
+        settled,
+        opening.failed,
+        &mut terminate,
+        &mut interrupt,
+    )
+    .await;
+    if let Some(why) = no_start(&end, &upstream)
         && !client.has_asked()
     {
-        answer_first(&mut lines, &outbox, why).await;
+        answer_first(&mut lines, &outbox, &why).await;
     }
-    let end = drain(end, &session, &mut terminate, &mut interrupt).await;
     finish(
         end,
         &session,
@@ -240,6 +267,17 @@ async fn wrap(start: Start) -> ExitCode {
         &mut interrupt,
     )
     .await
+}
+
+/// Why a client that has not asked for anything yet will get nothing.
+fn no_start(end: &End, upstream: &ChildUpstream) -> Option<String> {
+    match end {
+        End::NoJournal(why) => Some(why.clone()),
+        End::ServerGone(code) => Some(upstream.never_started().unwrap_or_else(|| {
+            format!("the server ended with code {code} and is not started again")
+        })),
+        End::ClientClosed | End::Told => None,
+    }
 }
 
 /// A failure before the client was listened to.
@@ -254,7 +292,7 @@ struct OpeningJournal {
     /// The journal is ours, or why it will never be.
     locked: oneshot::Receiver<Result<(), String>>,
     /// Resolves only if it could not be opened after all.
-    failed: std::pin::Pin<Box<dyn Future<Output = String>>>,
+    failed: Pin<Box<dyn Future<Output = String>>>,
 }
 
 impl OpeningJournal {
@@ -338,28 +376,53 @@ async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
 }
 
 /// Lets everything that was accepted come to its end, as far as there is time.
-async fn drain(end: End, session: &Session, terminate: &mut Signal, interrupt: &mut Signal) -> End {
+async fn drain(
+    end: End,
+    session: &Session,
+    recorder: &Recorder,
+    settled: impl Future<Output = ()>,
+    mut no_journal: Pin<Box<dyn Future<Output = String>>>,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+) -> End {
+    tokio::pin!(settled);
     let end = match end {
         End::ClientClosed => {
             session.client_closed();
             tokio::select! {
-                () = session.client.fewer_than(1) => End::ClientClosed,
+                () = &mut settled => End::ClientClosed,
+                why = &mut no_journal => End::NoJournal(why),
                 () = told(terminate, interrupt) => End::Told,
                 code = session.upstream.ended() => End::ServerGone(code),
             }
         }
         end => end,
     };
-    if let End::Told = end {
+    let end = match end {
         // What does not end within the time is ended below.
-        let _ = tokio::time::timeout(TERM_DRAIN, session.client.fewer_than(1)).await;
-    }
+        End::Told => tokio::select! {
+            () = settled => End::Told,
+            why = no_journal => End::NoJournal(why),
+            () = tokio::time::sleep(TERM_DRAIN) => End::Told,
+        },
+        end => end,
+    };
     session.upstream.give_up(&match &end {
-        End::NoJournal(why) => Failure::NoJournal(why.clone()),
+        End::NoJournal(why) => Failure::NoStart(why.clone()),
         _ => Failure::ShuttingDown,
     });
     // The outcomes of what was just ended.
-    let _ = tokio::time::timeout(TERM_FLUSH, session.client.fewer_than(1)).await;
+    let wait = match &end {
+        End::Told => TERM_FLUSH,
+        _ => LAST_OUTCOMES_WAIT,
+    };
+    let last = async {
+        // Those that wait for a journal which is not to be were told why.
+        let _ = recorder.opened().await;
+        session.settled().await;
+    };
+    // Whatever is open after that is told as lost by the next start.
+    let _ = tokio::time::timeout(wait, last).await;
     end
 }
 
@@ -374,7 +437,7 @@ async fn finish(
     interrupt: &mut Signal,
 ) -> ExitCode {
     let never_started = session.upstream.never_started();
-    let closed = if never_started {
+    let closed = if never_started.is_some() {
         recorder.discard();
         Ok(())
     } else {
@@ -401,7 +464,7 @@ async fn finish(
         session.upstream.shut_down(TERM_GRACES).await;
     }
     match end {
-        _ if never_started => ExitCode::from(USAGE),
+        _ if never_started.is_some() => ExitCode::from(USAGE),
         End::NoJournal(why) => {
             stderr::say(format_args!("{why}"));
             ExitCode::from(USAGE)

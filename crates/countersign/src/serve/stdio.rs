@@ -38,10 +38,10 @@ pub struct Client {
     in_flight: Mutex<HashMap<Id, Flight>>,
     /// How many are in flight, for whoever waits for fewer.
     count: watch::Sender<usize>,
-    /// It has asked for something.
-    asked: AtomicBool,
     /// The protocol version that the handshake settled on.
     version: Mutex<Option<String>>,
+    /// Whether there was a request.
+    asked: AtomicBool,
 }
 
 /// A request in flight.
@@ -58,8 +58,8 @@ impl Client {
             outbox,
             in_flight: Mutex::default(),
             count: watch::Sender::new(0),
-            asked: AtomicBool::new(false),
             version: Mutex::default(),
+            asked: AtomicBool::new(false),
         }
     }
 
@@ -85,11 +85,11 @@ impl Client {
 
     /// Notes a request, unless another one under its id is in flight.
     fn enter(&self, id: &Id, limited: bool) -> Option<Cancel> {
+        self.asked.store(true, Ordering::Relaxed);
         let mut in_flight = self.in_flight();
         if in_flight.contains_key(id) {
             return None;
         }
-        self.asked.store(true, Ordering::Relaxed);
         let cancel = Cancel::default();
         in_flight.insert(
             id.clone(),
@@ -157,12 +157,43 @@ impl ToClient for Client {
     }
 }
 
+/// Who has sent a message, and so where its answer goes.
+#[derive(Clone)]
+enum Asker {
+    /// The client, on a line of its own.
+    Client(Arc<Client>),
+    /// The client, in a batch.
+    Batch(Arc<Gathered>),
+}
+
+impl Asker {
+    /// Where the answer to a request in flight goes.
+    fn to_client(&self) -> Arc<dyn ToClient> {
+        match self {
+            Self::Client(client) => Arc::clone(client) as _,
+            Self::Batch(gathered) => Arc::clone(gathered) as _,
+        }
+    }
+
+    /// Where the answer to a refused request goes.
+    fn refused(&self) -> Arc<dyn ToClient> {
+        Arc::new(Refused(self.clone()))
+    }
+
+    fn client(&self) -> &Arc<Client> {
+        match self {
+            Self::Client(client) => client,
+            Self::Batch(gathered) => &gathered.client,
+        }
+    }
+}
+
 /// Where the answer to a refused request goes: the id may be another request's, which stays in flight.
-struct Refused(Arc<Client>);
+struct Refused(Asker);
 
 impl ToClient for Refused {
     fn forward(&self, line: Bytes) {
-        self.0.forward(line);
+        self.0.client().forward(line);
     }
 
     fn place(&self) -> Option<Place> {
@@ -170,15 +201,18 @@ impl ToClient for Refused {
     }
 
     fn has_room(&self) -> bool {
-        self.0.has_room()
+        self.0.client().has_room()
     }
 
     fn room(&self) -> BoxFuture<()> {
-        self.0.room()
+        self.0.client().room()
     }
 
     fn answer(&self, id: &Id, reply: Reply) {
-        self.0.send(id, reply);
+        match &self.0 {
+            Asker::Client(client) => client.send(id, reply),
+            Asker::Batch(gathered) => gathered.put(reply.line(id)),
+        }
     }
 }
 
@@ -266,6 +300,12 @@ impl Session {
         self.client.end_unlimited();
     }
 
+    /// Waits until everything that was taken in is recorded, and answered where it can be.
+    pub async fn settled(&self) {
+        self.client.fewer_than(1).await;
+        self.gate.settled().await;
+    }
+
     /// Takes in lines that arrived together.
     async fn take(&self, lines: impl Iterator<Item = Line>) {
         let mut admissions = None;
@@ -283,8 +323,8 @@ impl Session {
         match line {
             Line::Whole(line) | Line::Last(line) => match Message::parse(line) {
                 Ok(Parsed::One(message)) => {
-                    let to_client = Arc::clone(&self.client) as Arc<dyn ToClient>;
-                    self.take_message(message, &to_client, admissions);
+                    let asker = Asker::Client(Arc::clone(&self.client));
+                    self.take_message(message, &asker, admissions);
                 }
                 Ok(Parsed::Batch(batch)) => self.take_batch(batch, admissions),
                 Ok(Parsed::Blank) => {}
@@ -299,62 +339,61 @@ impl Session {
         }
     }
 
-    fn take_message(
-        &self,
-        message: Message,
-        to_client: &Arc<dyn ToClient>,
-        admissions: &mut Option<Admissions>,
-    ) {
+    fn take_message(&self, message: Message, asker: &Asker, admissions: &mut Option<Admissions>) {
         match Ungoverned::new(message) {
             Ok(ungoverned) => {
                 // Whatever was admitted before goes up before it.
                 *admissions = None;
-                self.take_ungoverned(ungoverned, to_client);
+                self.take_ungoverned(ungoverned, asker);
             }
             Err(governed) => {
                 let admissions = admissions.get_or_insert_with(|| self.gate.admissions());
-                self.take_governed(*governed, to_client, admissions);
+                self.take_governed(*governed, asker, admissions);
             }
         }
     }
 
-    fn take_governed(
-        &self,
-        message: Message,
-        to_client: &Arc<dyn ToClient>,
-        admissions: &mut Admissions,
-    ) {
-        let refused = || Arc::new(Refused(Arc::clone(&self.client))) as Arc<dyn ToClient>;
+    fn take_governed(&self, message: Message, asker: &Asker, admissions: &mut Admissions) {
         if let Some(ambiguity) = message.ambiguity() {
             let why = Refusal::Malformed(ambiguity.to_string());
-            return admissions.refuse(message, why, refused());
+            return admissions.refuse(message, why, asker.refused());
         }
         let id = message
             .id()
             .expect("a governed request without an id is ambiguous")
             .clone();
         if *self.client.count.borrow() >= IN_FLIGHT_MAX {
-            return admissions.refuse(message, Refusal::TooManyInFlight(IN_FLIGHT_MAX), refused());
+            return admissions.refuse(
+                message,
+                Refusal::TooManyInFlight(IN_FLIGHT_MAX),
+                asker.refused(),
+            );
         }
         let Some(cancel) = self.client.enter(&id, true) else {
-            return admissions.refuse(message, Refusal::IdInUse, refused());
+            return admissions.refuse(message, Refusal::IdInUse, asker.refused());
         };
         if let Some(tool) = self.audit.claims(&message) {
-            let (audit, to_client) = (Arc::clone(&self.audit), Arc::clone(to_client));
+            let (audit, to_client) = (Arc::clone(&self.audit), asker.to_client());
             return gate::drive(Box::pin(async move {
-                let reply = audit.answer(tool, &message).await;
+                let reply = match audit.answer(tool, &message).await {
+                    // Who takes a request back gets no answer to it.
+                    _ if cancel.is_by_client() => {
+                        Reply::failure(&Failure::Cancelled, Era::of(&message))
+                    }
+                    reply => reply,
+                };
                 to_client.answer(&id, reply);
             }));
         }
-        admissions.call(Call::new(message, cancel), Arc::clone(to_client));
+        admissions.call(Call::new(message, cancel), asker.to_client());
     }
 
-    fn take_ungoverned(&self, ungoverned: Ungoverned, to_client: &Arc<dyn ToClient>) {
+    fn take_ungoverned(&self, ungoverned: Ungoverned, asker: &Asker) {
         let message = ungoverned.message();
         match (message.kind(), message.id()) {
             (Kind::Request, Some(id)) if id.kind() != IdKind::Null => {
                 let id = id.clone();
-                self.take_request(id, ungoverned, to_client);
+                self.take_request(id, ungoverned, asker);
             }
             (Kind::Notification, _) => {
                 let target = message
@@ -370,14 +409,14 @@ impl Session {
         }
     }
 
-    fn take_request(&self, id: Id, request: Ungoverned, to_client: &Arc<dyn ToClient>) {
+    fn take_request(&self, id: Id, request: Ungoverned, asker: &Asker) {
         let within = self.within_for(request.message().method());
         let Some(cancel) = self.client.enter(&id, within.is_some()) else {
             let reply = Reply::failure(
                 &Failure::Refused(Refusal::IdInUse),
                 Era::of(request.message()),
             );
-            return self.client.send(&id, reply);
+            return asker.refused().answer(&id, reply);
         };
         let lists_tools = request.message().method() == Some("tools/list");
         let initializes = request.message().method() == Some("initialize");
@@ -387,7 +426,7 @@ impl Session {
             cancel,
         };
         let (client, audit) = (Arc::clone(&self.client), Arc::clone(&self.audit));
-        let to_client = Arc::clone(to_client);
+        let to_client = asker.to_client();
         let reply = self.upstream.pass(pass, Arc::clone(&to_client));
         gate::drive(Box::pin(async move {
             let mut reply = reply.await;
@@ -429,6 +468,8 @@ impl Session {
                 .push(error_line(None, message::INVALID_REQUEST, &why));
         }
         let answers = |member: &Result<Message, Malformed>| match member {
+            // Even under `null` there is an answer: a refusal.
+            Ok(message) if message.governed() => message.id().is_some(),
             Ok(message) => {
                 message.kind() == Kind::Request
                     && message.id().is_some_and(|id| id.kind() != IdKind::Null)
@@ -451,8 +492,8 @@ impl Session {
         for member in batch.members {
             match member {
                 Ok(message) => {
-                    let to_client = Arc::clone(&gathered) as Arc<dyn ToClient>;
-                    self.take_message(message, &to_client, admissions);
+                    let asker = Asker::Batch(Arc::clone(&gathered));
+                    self.take_message(message, &asker, admissions);
                 }
                 Err(malformed) => gathered.put(Some(complaint(&malformed))),
             }

@@ -74,6 +74,8 @@ struct Shared {
 struct State {
     /// Lines for the process that runs, or for the next one.
     outbox: Outbox,
+    /// The other end, until a process is set up and takes it: what waits outlives those that never are.
+    unread: Option<OutboxReader>,
     /// Whether the process that runs has been set up, so that lines reach it at once.
     up: bool,
     /// The exit code of the last process, when it is not replaced.
@@ -83,7 +85,10 @@ struct State {
     asks: Asks,
     setup: Setup,
     restarts: u64,
-    never_started: bool,
+    /// Why the command could not be executed at all.
+    never_started: Option<String>,
+    /// What is still unanswered has been answered by us; late answers are not worth a word.
+    given_up: bool,
 }
 
 impl ChildUpstream {
@@ -97,6 +102,7 @@ impl ChildUpstream {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 outbox,
+                unread: Some(reader),
                 up: true,
                 gone: None,
                 generation: 0,
@@ -104,7 +110,8 @@ impl ChildUpstream {
                 asks: Asks::default(),
                 setup: Setup::default(),
                 restarts: 0,
-                never_started: false,
+                never_started: None,
+                given_up: false,
             }),
             patience: Patience::new(),
             client,
@@ -112,7 +119,7 @@ impl ChildUpstream {
             hurry: Notify::new(),
             ended: SetOnce::new(),
         });
-        tokio::spawn(supervise(Arc::clone(&shared), config, child, reader));
+        tokio::spawn(supervise(Arc::clone(&shared), config, child));
         Ok(Self { shared })
     }
 
@@ -135,9 +142,9 @@ impl ChildUpstream {
         }
     }
 
-    /// Whether the command could not be executed at all.
-    pub fn never_started(&self) -> bool {
-        self.shared.state().never_started
+    /// Why the command could not be executed at all, if it could not.
+    pub fn never_started(&self) -> Option<String> {
+        self.shared.state().never_started.clone()
     }
 
     /// Waits until the last process has ended and is not replaced: its exit code, negative for a signal.
@@ -165,7 +172,11 @@ impl ChildUpstream {
 
     /// Answers everything that is still in flight with `failure`.
     pub fn give_up(&self, failure: &Failure) {
-        let pending = self.shared.state().requests.drain();
+        let pending = {
+            let mut state = self.shared.state();
+            state.given_up = true;
+            state.requests.drain()
+        };
         for pending in pending {
             pending.fail(failure);
         }
@@ -280,13 +291,20 @@ impl Waiting<'_> {
     fn withdraw(&mut self, by: &CancelledBy) {
         let Some(id) = self.id.take() else { return };
         let mut state = self.shared.state();
-        let sent = state
-            .requests
-            .get_mut(&id)
-            .is_some_and(|pending| pending.sent.is_some());
-        state.requests.abandon(&id);
+        let State {
+            requests, outbox, ..
+        } = &mut *state;
+        let Some(pending) = requests.get_mut(&id) else {
+            return;
+        };
+        if pending.queued.is_some_and(|queued| outbox.retract(queued)) {
+            // The process will never know of it, so there is nothing to take back and no late answer.
+            pending.sent = None;
+        }
+        let sent = pending.sent.is_some();
+        requests.abandon(&id);
         if sent {
-            state.outbox.push(cancel_line(by, &id));
+            outbox.push(cancel_line(by, &id));
         }
     }
 }
@@ -342,13 +360,11 @@ impl Shared {
         } = request;
         let mut state = self.state();
         if let Some(code) = state.gone {
-            return Err(Failure::NotReplaced {
-                code,
-                unsent: label,
-            });
+            return Err(state.not_sent(code, label));
         }
         let id = id.ok_or(Failure::Broken)?;
-        let wire_id = state.requests.wire_id(&id);
+        let listens = matches!(kept, Some(Kept::Listen { .. }));
+        let wire_id = state.requests.wire_id(&id, listens);
         if wire_id != id
             && let Ok(Parsed::One(message)) = Message::parse(line.clone())
         {
@@ -362,10 +378,10 @@ impl Shared {
             label,
             era,
             sent,
+            queued: Some(state.outbox.push_retractable(line)),
             request: kept,
         };
         state.requests.insert(wire_id.clone(), pending);
-        state.outbox.push(line);
         Ok((wire_id, waiting))
     }
 
@@ -458,11 +474,13 @@ impl Shared {
         };
         let mut state = self.state();
         let Some(pending) = state.requests.answered(id) else {
-            drop(state);
-            return note!(
-                "dropped an answer that no request in flight has asked for (id {})",
-                show(id.raw())
-            );
+            if !state.given_up {
+                note!(
+                    "dropped an answer that no request in flight has asked for (id {})",
+                    show(id.raw())
+                );
+            }
+            return;
         };
         if let Some(Kept::Setup(request)) = pending.request
             && message.result().is_some()
@@ -540,47 +558,67 @@ impl Shared {
     }
 
     /// A process has ended: what it owed is answered, what it asked is taken back.
-    fn process_ended(&self, exit: &Ended) -> OutboxReader {
-        let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
-        let (lost, asks) = {
+    fn process_ended(&self, exit: &Ended) {
+        let (lost, asks, no_start) = {
             let mut state = self.state();
-            let unsent = std::mem::replace(&mut state.outbox, outbox);
-            unsent.close();
+            if state.unread.is_none() {
+                let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+                std::mem::replace(&mut state.outbox, outbox).close();
+                state.unread = Some(reader);
+            }
             state.up = false;
             state.generation += 1;
-            let (lost, again) = state.requests.process_ended();
-            again.into_iter().for_each(|line| state.outbox.push(line));
-            (lost, state.asks.drain())
+            let State {
+                requests, outbox, ..
+            } = &mut *state;
+            let lost = requests.process_ended(outbox);
+            (lost, state.asks.drain(), state.never_started.clone())
         };
         self.patience.resume();
         for shown in asks {
             self.client.forward(cancel_line(&CancelledBy::Us, &shown));
         }
         for pending in lost {
-            let failure = Failure::Exited {
-                code: exit.code,
-                during: pending.label.clone(),
-                last_words: exit.last_words.clone(),
+            let failure = match &no_start {
+                Some(why) => Failure::NoStart(why.clone()),
+                None => Failure::Exited {
+                    code: exit.code,
+                    during: pending.label.clone(),
+                    last_words: exit.last_words.clone(),
+                },
             };
             pending.fail(&failure);
         }
-        reader
     }
 
     /// There will be no other process.
     fn end(&self, code: i32) {
-        let pending = {
+        let failed: Vec<_> = {
             let mut state = self.state();
             state.gone = Some(code);
             state.outbox.close();
-            state.requests.drain()
+            let pending = state.requests.drain();
+            let failure = |pending: &Pending| state.not_sent(code, pending.label.clone());
+            pending
+                .into_iter()
+                .map(|pending| (failure(&pending), pending))
+                .collect()
         };
-        for pending in pending {
-            let unsent = pending.label.clone();
-            pending.fail(&Failure::NotReplaced { code, unsent });
+        for (failure, pending) in failed {
+            pending.fail(&failure);
         }
         // It ends once: only the supervisor says so.
         let _ = self.ended.set(code);
+    }
+}
+
+impl State {
+    /// What is told of a request that no process will ever get; the last one had ended with `code`.
+    fn not_sent(&self, code: i32, unsent: String) -> Failure {
+        match &self.never_started {
+            Some(why) => Failure::NoStart(why.clone()),
+            None => Failure::NotReplaced { code, unsent },
+        }
     }
 }
 
@@ -591,20 +629,15 @@ struct Ended {
 }
 
 /// Runs one process after the other.
-async fn supervise(
-    shared: Arc<Shared>,
-    config: Config,
-    child: process::Child,
-    reader: OutboxReader,
-) {
+async fn supervise(shared: Arc<Shared>, config: Config, child: process::Child) {
     let mut budget = Budget::new(config.max_restarts);
-    let mut running = Some((child, reader));
+    let mut running = Some(child);
     let mut code = 1;
-    while let Some((child, reader)) = running.take() {
-        let ended = run(&shared, child, reader).await;
+    while let Some(child) = running.take() {
+        let ended = run(&shared, child).await;
         code = ended.code;
-        let reader = shared.process_ended(&ended);
-        if shared.closing.initialized() || shared.state().never_started {
+        shared.process_ended(&ended);
+        if shared.closing.initialized() || shared.state().never_started.is_some() {
             break;
         }
         let Some(wait) = budget.spend(clock::now()) else {
@@ -624,7 +657,7 @@ async fn supervise(
         }
         shared.state().restarts += 1;
         match process::Child::spawn(&config.spec) {
-            Ok(child) => running = Some((child, reader)),
+            Ok(child) => running = Some(child),
             Err(error) => note!("the server could not be started again: {error}"),
         }
     }
@@ -632,9 +665,9 @@ async fn supervise(
 }
 
 /// One process, from its start to its end.
-async fn run(shared: &Arc<Shared>, mut child: process::Child, reader: OutboxReader) -> Ended {
+async fn run(shared: &Arc<Shared>, mut child: process::Child) -> Ended {
     let (stdin, stdout) = (child.take_stdin(), child.take_stdout());
-    let writer = tokio::spawn(write(Arc::clone(shared), stdin, reader));
+    let writer = tokio::spawn(write(Arc::clone(shared), stdin));
     let mut output = tokio::spawn(read(Arc::clone(shared), stdout));
     let mut silent = false;
     let graces = tokio::select! {
@@ -657,7 +690,9 @@ async fn run(shared: &Arc<Shared>, mut child: process::Child, reader: OutboxRead
     if let Some(failure) = child.start_failure() {
         note!("{failure}");
         let mut state = shared.state();
-        state.never_started = state.generation == 0;
+        if state.generation == 0 {
+            state.never_started = Some(failure.to_string());
+        }
     }
     let last_words = Some(child.stderr_tail()).filter(|words| !words.is_empty());
     writer.abort();
@@ -692,13 +727,16 @@ async fn read(shared: Arc<Shared>, stdout: Option<pipe::Receiver>) {
     }
 }
 
-async fn write(shared: Arc<Shared>, stdin: Option<pipe::Sender>, reader: OutboxReader) {
+async fn write(shared: Arc<Shared>, stdin: Option<pipe::Sender>) {
     let Some(mut stdin) = stdin else { return };
     let replaced = shared.state().generation > 0;
     if replaced && !set_up_again(&shared, &mut stdin).await {
         // Closing its input ends the process, and that counts as one more end.
         return note!("the new server did not answer the repeated `initialize`");
     }
+    let Some(reader) = shared.state().unread.take() else {
+        return;
+    };
     // A process that no longer reads has ended or will: that is noticed where its output is read.
     let _ = outbox::write_all_to(reader, &mut stdin).await;
 }

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::call::{Era, Failure, Reply, under_id};
 use crate::message::{Id, Message};
+use crate::outbox::{Outbox, Queued};
 use crate::upstream::ToClient;
 
 /// Ids whose late answers can still come. More than clients may have in flight, many times over.
@@ -24,6 +24,8 @@ pub(super) struct Pending {
     pub(super) era: Era,
     /// The generation of the process that was given the line; none while it waits for a new process.
     pub(super) sent: Option<u64>,
+    /// Its line in the queue towards the process; none for requests of our own.
+    pub(super) queued: Option<Queued>,
     /// The request, where a new process gets it again or where an answer teaches us something.
     pub(super) request: Option<Kept>,
 }
@@ -61,9 +63,10 @@ pub(super) struct Requests {
 
 impl Requests {
     /// The id to use on the wire: the client's own, unless an answer to an earlier request under it may
-    /// still come and would be taken for this one's.
-    pub(super) fn wire_id(&mut self, id: &Id) -> Id {
-        if self.abandoned.contains(id) || self.pending.contains_key(id) {
+    /// still come and would be taken for this one's. A listen keeps its id, which stands in all that
+    /// comes of it; an earlier one that was taken back has no answer.
+    pub(super) fn wire_id(&mut self, id: &Id, listens: bool) -> Id {
+        if self.pending.contains_key(id) || (self.abandoned.contains(id) && !listens) {
             self.own_id()
         } else {
             id.clone()
@@ -87,6 +90,7 @@ impl Requests {
             label,
             era: Era::Legacy,
             sent: Some(0),
+            queued: None,
             request: None,
         };
         self.pending.insert(id, pending);
@@ -134,12 +138,11 @@ impl Requests {
         self.pending.get_mut(id)
     }
 
-    /// What an ended process still owed, but for what a new one gets again: unanswered handshakes and
-    /// open listens, whose lines are returned with their ids.
-    pub(super) fn process_ended(&mut self) -> (Vec<Pending>, Vec<Bytes>) {
+    /// What an ended process still owed, but for what a new one gets again, through `outbox`: unanswered
+    /// handshakes and open listens.
+    pub(super) fn process_ended(&mut self, outbox: &Outbox) -> Vec<Pending> {
         self.abandoned.clear();
         self.abandoned_order.clear();
-        let mut again = Vec::new();
         let lost = self.pending.extract_if(|id, pending| {
             let kept = match &pending.request {
                 _ if pending.sent.is_none() => return false,
@@ -147,12 +150,11 @@ impl Requests {
                 Some(Kept::Listen { message, .. }) => message,
                 _ => return true,
             };
-            again.push(under_id(kept, id));
+            pending.queued = Some(outbox.push_retractable(under_id(kept, id)));
             pending.sent = None;
             false
         });
-        let lost = lost.map(|(_, pending)| pending).collect();
-        (lost, again)
+        lost.map(|(_, pending)| pending).collect()
     }
 
     /// A new process has been given every line that waited.

@@ -38,8 +38,10 @@ impl Setup {
         let uri = request.string(&["params", "uri"]);
         match request.method() {
             Some("initialize") => {
+                // A client may have said that it is ready before it was answered.
                 *self = Self {
                     initialize: Some(request),
+                    initialized: self.initialized.take(),
                     ..Self::default()
                 }
             }
@@ -56,7 +58,7 @@ impl Setup {
 
     /// The client has sent a notification.
     pub(super) fn told(&mut self, message: &Message) {
-        if message.method() == Some("notifications/initialized") && self.initialize.is_some() {
+        if message.method() == Some("notifications/initialized") {
             self.initialized = Some(message.raw().clone());
         }
     }

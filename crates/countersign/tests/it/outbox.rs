@@ -118,6 +118,30 @@ async fn a_held_place_stops_what_is_behind_it_and_a_dropped_one_does_not() {
 }
 
 #[tokio::test]
+async fn a_line_can_be_taken_out_again_until_the_writer_has_it() {
+    let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+    let queued: Vec<_> = (0..3)
+        .map(|number| outbox.push_retractable(line(number)))
+        .collect();
+    let before = outbox.queued_bytes();
+    assert!(outbox.retract(queued[1]));
+    assert!(!outbox.retract(queued[1]));
+    assert_eq!(outbox.queued_bytes(), before - line(1).len() - 1);
+
+    let written = Counted::default();
+    let writing = tokio::spawn(write_all_to(reader, written.clone()));
+    outbox.drained().await;
+    assert!(!outbox.retract(queued[0]) && !outbox.retract(queued[2]));
+    let late = outbox.push_retractable(line(3));
+    outbox.close();
+    writing.await.unwrap().unwrap();
+    assert!(!outbox.retract(late));
+    assert!(!outbox.retract(outbox.push_retractable(line(4))));
+    let bytes = written.bytes.lock().unwrap().clone();
+    assert_eq!(String::from_utf8(bytes).unwrap(), text([0, 2, 3]));
+}
+
+#[tokio::test]
 async fn a_slow_reader_closes_the_room_and_reading_opens_it() {
     let limit = 100_000;
     let (outbox, queue) = Outbox::new(limit);

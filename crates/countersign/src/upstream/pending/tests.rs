@@ -1,7 +1,10 @@
 //! Ids on the wire, late answers, and what outlives a process.
 
+use bytes::Bytes;
+
 use super::*;
 use crate::message::Parsed;
+use crate::outbox::{QUEUED_BYTES_MAX, write_all_to};
 
 fn id(text: &str) -> Id {
     Id::parse(text.as_bytes()).expect("the tests write ids")
@@ -15,6 +18,7 @@ fn pending(label: &str, sent: bool, request: Option<Kept>) -> Pending {
         label: label.into(),
         era: Era::Legacy,
         sent: sent.then_some(0),
+        queued: None,
         request,
     }
 }
@@ -39,21 +43,21 @@ fn message(line: &str) -> Message {
 fn an_id_whose_late_answer_may_come_is_replaced_until_it_came() {
     let mut requests = in_flight(&["1"]);
     requests.abandon(&id("1"));
-    let substitute = requests.wire_id(&id("1"));
+    let substitute = requests.wire_id(&id("1"), false);
     assert_eq!(substitute, id("\"countersign/1\""));
     requests.insert(substitute.clone(), pending("second", true, None));
     assert!(requests.answered(&id("1")).is_none(), "it is too late");
     let second = requests.answered(&substitute).expect("it is in flight");
     assert_eq!(second.label, "second");
-    assert_eq!(requests.wire_id(&id("1")), id("1"));
+    assert_eq!(requests.wire_id(&id("1"), false), id("1"));
 }
 
 #[test]
 fn an_id_in_use_is_replaced() {
     let mut requests = in_flight(&["1"]);
-    assert_eq!(requests.wire_id(&id("1")), id("\"countersign/1\""));
-    assert_eq!(requests.wire_id(&id("1")), id("\"countersign/2\""));
-    assert_eq!(requests.wire_id(&id("\"1\"")), id("\"1\""));
+    assert_eq!(requests.wire_id(&id("1"), false), id("\"countersign/1\""));
+    assert_eq!(requests.wire_id(&id("1"), false), id("\"countersign/2\""));
+    assert_eq!(requests.wire_id(&id("\"1\""), false), id("\"1\""));
 }
 
 #[test]
@@ -61,9 +65,9 @@ fn a_request_that_was_never_sent_leaves_nothing_behind() {
     let mut requests = Requests::default();
     requests.insert(id("1"), pending("unsent", false, None));
     requests.abandon(&id("1"));
-    assert_eq!(requests.wire_id(&id("1")), id("1"));
+    assert_eq!(requests.wire_id(&id("1"), false), id("1"));
     requests.abandon(&id("2"));
-    assert_eq!(requests.wire_id(&id("2")), id("2"));
+    assert_eq!(requests.wire_id(&id("2"), false), id("2"));
 }
 
 #[test]
@@ -76,8 +80,8 @@ fn abandoned_ids_are_bounded_and_the_oldest_goes_first() {
     }
     assert_eq!(requests.abandoned.len(), ABANDONED_MAX);
     assert_eq!(requests.abandoned_order.len(), ABANDONED_MAX);
-    assert_eq!(requests.wire_id(&id("0")), id("0"));
-    assert_ne!(requests.wire_id(&id("1")), id("1"));
+    assert_eq!(requests.wire_id(&id("0"), false), id("0"));
+    assert_ne!(requests.wire_id(&id("1"), false), id("1"));
 }
 
 #[test]
@@ -99,8 +103,8 @@ fn an_id_in_another_spelling_counts_when_only_one_request_can_be_meant() {
     }
 }
 
-#[test]
-fn an_ended_process_owes_all_but_what_a_new_one_gets_again() {
+#[tokio::test]
+async fn an_ended_process_owes_all_but_what_a_new_one_gets_again() {
     let listen = r#"{"jsonrpc":"2.0","id":3,"method":"subscriptions/listen"}"#;
     let setup = |method: &str| {
         Kept::Setup(message(&format!(
@@ -126,11 +130,19 @@ fn an_ended_process_owes_all_but_what_a_new_one_gets_again() {
     requests.insert(id("5"), pending("given up", true, None));
     requests.abandon(&id("5"));
 
-    let (lost, mut again) = requests.process_ended();
+    let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+    let lost = requests.process_ended(&outbox);
     let mut lost: Vec<String> = lost.into_iter().map(|pending| pending.label).collect();
     lost.sort();
     assert_eq!(lost, ["1", "4"]);
-    again.sort();
+    outbox.close();
+    let mut again = Vec::new();
+    write_all_to(reader, &mut again)
+        .await
+        .expect("a Vec takes every octet");
+    let again = String::from_utf8(again).expect("the lines are text");
+    let mut again: Vec<&str> = again.lines().collect();
+    again.sort_unstable();
     assert_eq!(
         again,
         [
@@ -139,7 +151,7 @@ fn an_ended_process_owes_all_but_what_a_new_one_gets_again() {
         ]
     );
     assert_eq!(
-        requests.wire_id(&id("5")),
+        requests.wire_id(&id("5"), false),
         id("5"),
         "its answer cannot come any more"
     );
