@@ -44,7 +44,6 @@ pub use calls::{OpenIntents, Place};
 pub use fault::{HeadFault, JournalError, WriteError};
 pub use folder::{EARLIER_RUNS_MAX, RunHead, earlier_heads, is_folder, run_path};
 pub use header::{JournalOwner, Seal, identity_of};
-pub use heads::Head;
 pub use lock::{LOCK_WAIT, Owner};
 pub use opening::{Opened, Opening, Warning};
 pub use segment::{Limits, newest_segment, segment_path};
@@ -56,7 +55,7 @@ use crate::commitment::{self, Salt};
 use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
-use crate::tree::Frontier;
+use crate::tree::{Frontier, TreeHead};
 use batch::Batch;
 use calls::OPEN_MAX;
 use head_note::SignedAt;
@@ -103,7 +102,7 @@ pub struct Journal {
     /// Intents of this process that have no result yet; those in flight.
     open: HashSet<Place>,
     /// What is on disk.
-    synced: Option<Head>,
+    synced: Option<TreeHead>,
     key_head: Option<PathBuf>,
     limits: Limits,
     /// Leaves before which no rotation is tried: one has just failed.
@@ -466,12 +465,12 @@ impl Journal {
     }
 
     /// Size and root of what is written.
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> TreeHead {
         self.segment.head()
     }
 
     /// Size and root of what is known to be on disk.
-    pub fn synced_head(&self) -> Option<Head> {
+    pub fn synced_head(&self) -> Option<TreeHead> {
         self.synced
     }
 

@@ -260,9 +260,7 @@ impl std::fmt::Display for Refusal {
             Self::TooManyInFlight(limit) => {
                 write!(f, "{limit} requests are in flight; try again later")
             }
-            Self::Unjudged => {
-                f.write_str("the rules failed on this call, so it was not forwarded")
-            }
+            Self::Unjudged => f.write_str("the rules failed on this call, so it was not forwarded"),
             Self::Batch => {
                 f.write_str("a batch may hold a tools/call only on protocol version 2025-03-26")
             }

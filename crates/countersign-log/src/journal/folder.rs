@@ -7,8 +7,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::JournalError;
-use super::heads::{self, Head};
+use super::heads;
 use crate::keys::PublicKey;
+use crate::tree::TreeHead;
 
 /// Earlier runs whose heads a run names: the newest by name, which begin with their time.
 pub const EARLIER_RUNS_MAX: usize = 100;
@@ -47,7 +48,7 @@ pub struct RunHead {
     /// File name of its journal.
     pub journal: String,
     /// What it signed last.
-    pub head: Head,
+    pub head: TreeHead,
 }
 
 /// The heads of the newest [`EARLIER_RUNS_MAX`] journals of `folder` but `own`, by name. A run that

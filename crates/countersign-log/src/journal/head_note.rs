@@ -6,14 +6,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::heads::Head;
 use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
+use crate::tree::TreeHead;
 
 /// A head and when it was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SignedAt {
-    pub(super) head: Head,
+    pub(super) head: TreeHead,
     pub(super) time_ms: u64,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn read(note: &str, identity: PublicKey) -> Option<SignedAt> {
     let signature: &[u8; 64] = signature.try_into().ok()?;
     (*id == key_id(&origin, identity) && identity.verifies(text.as_bytes(), signature)).then_some(
         SignedAt {
-            head: Head { size, root },
+            head: TreeHead { size, root },
             time_ms,
         },
     )

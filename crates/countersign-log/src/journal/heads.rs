@@ -13,7 +13,6 @@ use super::fault::JournalError;
 use super::head_note::{self, SignedAt};
 use super::lines::Lines;
 use super::store::{Disk, Medium, Store};
-use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
 
 /// The newest heads that are kept, besides the first of each day.
@@ -26,21 +25,6 @@ const DAY_MS: u64 = 86_400_000;
 
 /// A line is looked for in the file's last octets: a note has some 300.
 const TAIL_OCTETS: u64 = 8 << 10;
-
-/// Size and root of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Number of leaves.
-    pub size: u64,
-    /// Root over them.
-    pub root: Hash,
-}
-
-impl std::fmt::Display for Head {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.size, self.root)
-    }
-}
 
 /// The signed heads of one journal.
 #[derive(Debug)]

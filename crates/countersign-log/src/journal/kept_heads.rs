@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 use super::fault::{HeadFault, JournalError};
 use super::head_note::{self, SignedAt};
-use super::heads::{self, Head, Heads};
+use super::heads::{self, Heads};
 use super::opening::Warning;
 use super::resume::{Expected, Replay};
 use super::segment::segment_path;
 use super::start::Start;
 use crate::json::Members;
 use crate::keys::PublicKey;
+use crate::tree::TreeHead;
 
 /// Longest copy beside the key that is read: a note has some 300 octets.
 const COPY_OCTETS_MAX: u64 = 16 << 10;
@@ -25,7 +26,7 @@ const COPY_OCTETS_MAX: u64 = 16 << 10;
 /// The heads that were signed, as they are kept.
 #[derive(Debug)]
 pub(super) struct KeptHeads {
-    copy: Option<(PathBuf, Head)>,
+    copy: Option<(PathBuf, TreeHead)>,
     /// The copy is of a segment that does not exist, or no longer as it was signed.
     copy_is_broken: bool,
     /// There is a copy beside the key, but no list of heads.
@@ -98,12 +99,9 @@ impl KeptHeads {
         self,
         path: &Path,
         replay: &Replay,
-        accept: Option<Head>,
+        accept: Option<TreeHead>,
     ) -> Result<Vec<Warning>, JournalError> {
-        let found = Head {
-            size: replay.frontier.size(),
-            root: replay.frontier.root(),
-        };
+        let found = replay.frontier.head();
         let of = |kept_in: &Path, head| {
             Box::new(HeadFault {
                 path: path.to_owned(),

@@ -11,19 +11,18 @@ use std::path::{Path, PathBuf};
 use super::calls::{Ended, Ledger};
 use super::fault::JournalError;
 use super::header::Header;
-use super::heads::Head;
 use super::lines::{Line, Lines};
 use super::nodes::Nodes;
 use crate::hash::Hash;
 use crate::hex;
 use crate::keys::{KeyBinding, PublicKey};
 use crate::leaf::{Leaf, PlainLeaf};
-use crate::tree::Frontier;
+use crate::tree::{Frontier, TreeHead};
 
 /// A signed head that the journal must reproduce, and where it stands.
 #[derive(Debug)]
 pub(super) struct Expected {
-    pub(super) head: Head,
+    pub(super) head: TreeHead,
     pub(super) kept_in: PathBuf,
 }
 
@@ -212,9 +211,8 @@ impl Reader<'_> {
             .iter()
             .any(|expected| expected.head.size == size)
         {
-            let root = self.frontier.root();
-            self.expected
-                .retain(|expected| expected.head != Head { size, root });
+            let head = self.frontier.head();
+            self.expected.retain(|expected| expected.head != head);
         }
     }
 

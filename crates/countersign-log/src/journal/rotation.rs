@@ -11,7 +11,6 @@ use super::batch::Batch;
 use super::calls::{self, Place};
 use super::fault::JournalError;
 use super::header::Seal;
-use super::heads::Head;
 use super::lock::Lock;
 use super::opening::Opened;
 use super::segment::{self, Segment, segment_path};
@@ -21,6 +20,7 @@ use crate::commitment;
 use crate::hash::Hash;
 use crate::keys::Identity;
 use crate::leaf::{Kind, PlainLeaf};
+use crate::tree::TreeHead;
 
 /// After a rotation that failed, this many more leaves are written before it is tried again.
 const ROTATE_AGAIN_AFTER: u64 = 1_000;
@@ -41,10 +41,7 @@ impl Journal {
         let file = File::open(&path).map_err(JournalError::io("open", &path))?;
         let ledger = calls::Ledger::open(&path, number - 1)?;
         let replay = resume::replay(Some(&file), &path, identity, ledger, None, Vec::new())?;
-        let previous = Head {
-            size: replay.frontier.size(),
-            root: replay.frontier.root(),
-        };
+        let previous = replay.frontier.head();
         let open = replay.calls.open;
         let batch = self.segment_batch(number, previous, &open.places, now_ms);
         self.last_timestamp_ms = batch.last_timestamp_ms;
@@ -116,7 +113,7 @@ impl Journal {
     }
 
     /// The first leaf of a segment, and the intents that are open across the change.
-    fn segment_batch(&self, number: u32, previous: Head, open: &[Place], now_ms: u64) -> Batch {
+    fn segment_batch(&self, number: u32, previous: TreeHead, open: &[Place], now_ms: u64) -> Batch {
         let payload = segment::payload(number, previous);
         // Nobody else has the session's seed, so what is derived from it is as secret as a random salt.
         let salt = Hash::of(&[

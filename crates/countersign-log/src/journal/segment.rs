@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 
 use super::batch::Batch;
 use super::fault::WriteError;
-use super::heads::{Head, Heads};
+use super::heads::Heads;
 use super::lock::Lock;
 use super::nodes::Nodes;
 use super::store::Store;
-use crate::tree::Frontier;
+use crate::tree::{Frontier, TreeHead};
 
 /// When a journal goes on in the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub fn newest_segment(base: &Path) -> io::Result<u32> {
 }
 
 /// The payload of a segment's first leaf, canonical JSON.
-pub(super) fn payload(number: u32, previous: Head) -> Vec<u8> {
+pub(super) fn payload(number: u32, previous: TreeHead) -> Vec<u8> {
     format!(
         "{{\"number\":{number},\"previous_head\":{{\"root\":\"{}\",\"size\":{}}},\"profile\":\"countersign.segment v1\"}}",
         previous.root, previous.size
@@ -110,11 +110,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub(super) fn head(&self) -> Head {
-        Head {
-            size: self.frontier.size(),
-            root: self.frontier.root(),
-        }
+    pub(super) fn head(&self) -> TreeHead {
+        self.frontier.head()
     }
 
     /// Writes a batch, one `write` for each file, the leaves last: a leaf without its salt can never be

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::calls::{self, Ledger, OpenIntents};
 use super::fault::JournalError;
 use super::header::{self, Header, Seal};
-use super::heads::{Head, Heads};
+use super::heads::Heads;
 use super::kept_heads::KeptHeads;
 use super::lock::Lock;
 use super::nodes::Nodes;
@@ -20,6 +20,7 @@ use super::segment::Segment;
 use super::store::{Disk, Store};
 use super::{sidecar, sync_folder_of};
 use crate::keys::{Identity, KeyBinding, PublicKey};
+use crate::tree::TreeHead;
 
 /// What a start needs besides the locked file.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) struct Start<'a> {
     pub(super) now_ms: u64,
     /// Where the newest head is also kept.
     pub(super) key_head: Option<&'a Path>,
-    pub(super) accept_head: Option<Head>,
+    pub(super) accept_head: Option<TreeHead>,
     pub(super) disk: &'a Disk,
 }
 

@@ -70,7 +70,7 @@ impl Bench {
     }
 
     /// What a start that knows of no fault finds.
-    fn reopened_head(&self) -> Head {
+    fn reopened_head(&self) -> TreeHead {
         Journal::open(opening(&self.path)).unwrap().0.head()
     }
 }

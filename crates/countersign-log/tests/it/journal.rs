@@ -11,11 +11,11 @@ use std::time::Duration;
 use countersign_log::commitment::{Salt, commit};
 use countersign_log::hash::Hash;
 use countersign_log::journal::{
-    Head, Journal, JournalError, Limits, OpenIntents, Opened, Opening, Place, Seal, Warning,
+    Journal, JournalError, Limits, OpenIntents, Opened, Opening, Place, Seal, Warning,
 };
 use countersign_log::keys::{Identity, KeyBinding};
 use countersign_log::leaf::{Kind, Leaf, PlainLeaf};
-use countersign_log::tree::{Frontier, node};
+use countersign_log::tree::{Frontier, TreeHead, node};
 
 pub(crate) const NOW_MS: u64 = 1_800_000_000_000;
 
@@ -535,7 +535,7 @@ fn a_discarded_new_journal_leaves_nothing_behind_and_one_with_leaves_stays() {
 
 #[test]
 fn a_head_is_shown_as_it_is_accepted() {
-    let head = Head {
+    let head = TreeHead {
         size: 3,
         root: Hash::ZERO,
     };

@@ -10,9 +10,10 @@ use std::path::Path;
 use countersign_log::commitment::commit;
 use countersign_log::hash::Hash;
 use countersign_log::journal::{
-    Head, Journal, JournalError, Limits, Opening, Place, newest_segment, segment_path,
+    Journal, JournalError, Limits, Opening, Place, newest_segment, segment_path,
 };
 use countersign_log::leaf::{Kind, Leaf};
+use countersign_log::tree::TreeHead;
 
 use crate::journal::{NOW_MS, audit, call, folder, opening, salt, side};
 
@@ -27,7 +28,7 @@ fn small(path: &Path) -> Opening<'_> {
 }
 
 /// The payload of a segment's first leaf, checked against its commitment with the salt on disk.
-fn assert_begins(path: &Path, number: u32, previous: Head) {
+fn assert_begins(path: &Path, number: u32, previous: TreeHead) {
     let payload = format!(
         r#"{{"number":{number},"previous_head":{{"root":"{}","size":{}}},"profile":"countersign.segment v1"}}"#,
         previous.root, previous.size
@@ -42,9 +43,9 @@ fn assert_begins(path: &Path, number: u32, previous: Head) {
     );
 }
 
-fn head_of(path: &Path) -> Head {
+fn head_of(path: &Path) -> TreeHead {
     let audit = audit(path);
-    Head {
+    TreeHead {
         size: audit.leaves.len() as u64,
         root: audit.root,
     }

@@ -143,7 +143,10 @@ impl Book {
 
     /// The index of the intent of the `at`th call.
     pub(crate) fn intent(&self, at: usize) -> u64 {
-        let intents = self.leaves.iter().filter(|leaf| leaf.kind() == Some(Kind::Intent));
+        let intents = self
+            .leaves
+            .iter()
+            .filter(|leaf| leaf.kind() == Some(Kind::Intent));
         intents.map(|leaf| leaf.index).nth(at).unwrap()
     }
 

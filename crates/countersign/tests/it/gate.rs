@@ -183,7 +183,10 @@ async fn nothing_is_forwarded_after_a_call_is_closed() {
         let late = use_late(&aside).await;
         assert_eq!(
             answer(&late),
-            error(-32603, "countersign: the call was closed before it was judged"),
+            error(
+                -32603,
+                "countersign: the call was closed before it was judged"
+            ),
             "{case}"
         );
         assert!(seen.lines().is_empty(), "{case}");
@@ -385,7 +388,10 @@ async fn the_first_layer_sees_the_call_first_and_the_reply_last() {
         at_server();
         Box::pin(async { result(NOON) })
     });
-    let layers = vec![layer("first", "first again"), layer("second", "second again")];
+    let layers = vec![
+        layer("first", "first again"),
+        layer("second", "second again"),
+    ];
     let reply = handle(&gate(&desk, layers, server), call(&line(1, "now"))).await;
     assert_eq!(
         *steps.lock().expect("nobody panics here"),
@@ -500,7 +506,11 @@ async fn calls_that_arrive_together_are_written_at_once_and_forwarded_in_their_o
         let book = desk.close();
         book.assert_calls(64);
         for at in 0..64 {
-            assert_eq!(book.intent(at), at as u64, "intents come first, in one piece");
+            assert_eq!(
+                book.intent(at),
+                at as u64,
+                "intents come first, in one piece"
+            );
             book.assert_call(at, "now", "{}", &result(NOON));
         }
     }
@@ -512,7 +522,9 @@ async fn a_batch_is_in_the_journal_whole_before_the_first_of_it_is_forwarded() {
     let path = desk.path();
     let leaves = move || {
         let text = std::fs::read_to_string(&path).expect("the journal can be read");
-        text.lines().filter(|line| line.starts_with("{\"index\":")).count()
+        text.lines()
+            .filter(|line| line.starts_with("{\"index\":"))
+            .count()
     };
     let written = Arc::new(Mutex::new(Vec::new()));
     let for_server = Arc::clone(&written);
@@ -549,7 +561,10 @@ async fn an_ambiguous_call_is_recorded_and_refused() {
             let (server, seen) = Server::answering(NOON, Duration::ZERO);
             let reply = handle(&gate(&desk, layers, server), call(line)).await;
             let told = answer(&reply).expect("it is told");
-            assert!(told.contains(r#""code":-32600,"message":"countersign: "#), "{told}");
+            assert!(
+                told.contains(r#""code":-32600,"message":"countersign: "#),
+                "{told}"
+            );
             assert!(seen.lines().is_empty());
             let book = desk.close();
             book.assert_calls(1);
@@ -592,7 +607,10 @@ async fn a_layer_can_hand_on_only_the_call_that_it_was_given() {
         let reply = handle(&gate(&desk, layers, server), call(&line(1, "now"))).await;
         assert_eq!(
             answer(&reply),
-            error(-32603, "countersign: a layer handed on another call than it was given")
+            error(
+                -32603,
+                "countersign: a layer handed on another call than it was given"
+            )
         );
         assert!(seen.lines().is_empty());
         let book = desk.close();
@@ -621,7 +639,10 @@ async fn calls_that_are_refused_on_arrival_are_recorded_and_told_unless_silent()
     assert_eq!(ids, ["1", "null"]);
     assert_eq!(
         answers[0].1,
-        error(-32600, "countersign: another request with this id is still in flight")
+        error(
+            -32600,
+            "countersign: another request with this id is still in flight"
+        )
     );
     let book = desk.close();
     book.assert_calls(4);
@@ -665,7 +686,10 @@ async fn a_judge_that_panics_refuses() {
         let reply = handle(&gate, call(&line(1, "now"))).await;
         assert_eq!(
             answer(&reply),
-            error(-32603, "countersign: the rules failed on this call, so it was not forwarded")
+            error(
+                -32603,
+                "countersign: the rules failed on this call, so it was not forwarded"
+            )
         );
         assert!(seen.lines().is_empty());
         let book = desk.close();

@@ -15,10 +15,8 @@ use crate::book::{Desk, open};
 use crate::peers::{Client, Server, WITHIN, answer, call, line, result};
 
 const NOON: &str = r#"{"content":[]}"#;
-const NOTHING_FORWARDED: &str =
-    r#""code":-32603,"message":"countersign: the journal cannot be written, so nothing was forwarded: "#;
-const WITHHELD: &str =
-    r#""code":-32603,"message":"countersign: the journal cannot be written, so the answer is withheld: "#;
+const NOTHING_FORWARDED: &str = r#""code":-32603,"message":"countersign: the journal cannot be written, so nothing was forwarded: "#;
+const WITHHELD: &str = r#""code":-32603,"message":"countersign: the journal cannot be written, so the answer is withheld: "#;
 
 fn gate(desk: &Desk, server: Arc<dyn Upstream>) -> Gate {
     Gate::new(
@@ -242,7 +240,10 @@ async fn an_intent_that_does_not_reach_the_disk_is_not_forwarded_and_the_next_st
     journal.close(1_750_000_000_000).expect("it can be synced");
     let book = desk.verify();
     let calls = book.report.calls.as_ref().expect("its pairs are kept");
-    assert_eq!((calls.paired, calls.lost.count, calls.open.count), (1, 1, 0));
+    assert_eq!(
+        (calls.paired, calls.lost.count, calls.open.count),
+        (1, 1, 0)
+    );
     assert_eq!((book.report.intents, book.report.results), (2, 1));
     book.assert_call(0, "first", "{}", &first);
 }
