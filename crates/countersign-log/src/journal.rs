@@ -14,7 +14,6 @@ mod fault;
 #[cfg(test)]
 mod faulty;
 mod folder;
-mod head_note;
 mod header;
 mod heads;
 mod kept_heads;
@@ -58,7 +57,6 @@ use crate::leaf::{Kind, PlainLeaf};
 use crate::tree::{Frontier, TreeHead};
 use batch::Batch;
 use calls::OPEN_MAX;
-use head_note::SignedAt;
 use lock::Lock;
 use reserve::Reserve;
 use segment::Segment;
@@ -416,7 +414,7 @@ impl Journal {
     /// The head cannot be written, or the journal has stopped.
     pub fn sign_head(&mut self, now_ms: u64) -> Result<Option<SignedHead>, WriteError> {
         self.check_place()?;
-        let newest = self.segment.heads.newest.map(|newest| newest.head);
+        let newest = self.segment.heads.newest;
         match self.synced {
             Some(synced) if Some(synced) != newest && synced.size > 0 => {
                 self.sign(now_ms).map(Some)
@@ -427,15 +425,11 @@ impl Journal {
 
     fn sign(&mut self, now_ms: u64) -> Result<SignedHead, WriteError> {
         let head = self.synced.unwrap_or_else(|| self.segment.head());
-        let signed = SignedAt {
-            head,
-            time_ms: now_ms,
-        };
         self.segment.nodes.flush();
         let (note, heads) = self
             .segment
             .heads
-            .sign(&self.identity, signed)
+            .sign(&self.identity, head, now_ms)
             .map_err(|error| WriteError::Lost {
                 path: self.segment.heads.path().to_owned(),
                 error,

@@ -79,7 +79,7 @@ pub fn earlier_heads(
         .filter_map(|path| {
             Some(RunHead {
                 journal: path.file_name()?.to_str()?.to_owned(),
-                head: heads::newest_of(&path, identity)?.head,
+                head: heads::newest_of(&path, identity)?,
             })
         })
         .collect())

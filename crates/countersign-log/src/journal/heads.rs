@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fault::JournalError;
-use super::head_note::{self, SignedAt};
 use super::lines::Lines;
 use super::store::{Disk, Medium, Store};
 use crate::keys::{Identity, PublicKey};
+use crate::note;
+use crate::tree::TreeHead;
 
 /// The newest heads that are kept, besides the first of each day.
 const KEPT_NEWEST: u64 = 1_000;
@@ -33,7 +34,7 @@ pub(super) struct Heads {
     store: Option<Store>,
     disk: Disk,
     /// The newest head, which the journal must reproduce.
-    pub(super) newest: Option<SignedAt>,
+    pub(super) newest: Option<TreeHead>,
     /// End of the last whole line.
     good: u64,
     lines: u64,
@@ -107,9 +108,10 @@ impl Heads {
     pub(super) fn sign(
         &mut self,
         identity: &Identity,
-        signed: SignedAt,
+        head: TreeHead,
+        now_ms: u64,
     ) -> io::Result<(String, Arc<Medium>)> {
-        let note = head_note::sign(identity, signed);
+        let note = note::sign_head_at(identity, head, now_ms).to_string();
         let mut line = serde_json::to_string(&note).expect("a string is JSON");
         line.push('\n');
         let store = match &mut self.store {
@@ -126,7 +128,7 @@ impl Heads {
         store.append(line.as_bytes())?;
         let medium = store.medium().clone();
         self.good = store.good();
-        self.newest = Some(signed);
+        self.newest = Some(head);
         self.lines += 1;
         if self.lines >= self.lines_kept + REWRITE_AFTER {
             // The head is signed and kept either way; a list that is too long is thinned out later.
@@ -172,7 +174,7 @@ impl Heads {
 
 /// The newest head of another journal, from the end of its file: one that is not there, torn or not
 /// signed by `identity` counts as none.
-pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<SignedAt> {
+pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<TreeHead> {
     let mut file = File::open(super::sidecar(journal, "heads")).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_OCTETS)))
@@ -185,16 +187,13 @@ pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<SignedAt>
 }
 
 /// One line of the file.
-fn read_line(text: &[u8], identity: PublicKey) -> Option<SignedAt> {
+fn read_line(text: &[u8], identity: PublicKey) -> Option<TreeHead> {
     let note: String = serde_json::from_slice(text).ok()?;
-    head_note::read(&note, identity)
+    note::open_head(identity, &note).ok()
 }
 
 /// The day on which a line's head was signed; the file's own lines need no second verification.
 fn day_of(text: &[u8]) -> Option<u64> {
     let note: String = serde_json::from_slice(text).ok()?;
-    let time: u64 = note
-        .lines()
-        .find_map(|line| line.strip_prefix("time ")?.parse().ok())?;
-    Some(time / DAY_MS)
+    Some(note::head_time_ms(&note)? / DAY_MS)
 }

@@ -10,7 +10,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::{HeadFault, JournalError};
-use super::head_note::{self, SignedAt};
 use super::heads::{self, Heads};
 use super::opening::Warning;
 use super::resume::{Expected, Replay};
@@ -18,6 +17,7 @@ use super::segment::segment_path;
 use super::start::Start;
 use crate::json::Members;
 use crate::keys::PublicKey;
+use crate::note;
 use crate::tree::TreeHead;
 
 /// Longest copy beside the key that is read: a note has some 300 octets.
@@ -59,14 +59,13 @@ impl KeptHeads {
             CopyRead::Read(copy) => copy,
         };
         let number = start.number;
-        kept.copy = Some((copy_path.to_owned(), copy.signed.head));
+        kept.copy = Some((copy_path.to_owned(), copy.head));
         if copy.segment < number {
             // The last head of an earlier segment; its own list must still end in it.
             let earlier = segment_path(start.base, copy.segment);
             let earlier = heads::newest_of(&earlier, identity);
-            kept.copy_is_broken = !earlier.is_some_and(|earlier| {
-                earlier.head == copy.signed.head || earlier.head.size > copy.signed.head.size
-            });
+            kept.copy_is_broken = !earlier
+                .is_some_and(|earlier| earlier == copy.head || earlier.size > copy.head.size);
         } else {
             kept.copy_is_broken = copy.segment > number;
             kept.gone = copy.segment == number && heads.is_absent();
@@ -80,7 +79,7 @@ impl KeptHeads {
     /// What the journal must reproduce.
     pub(super) fn expected(&self, heads: &Heads) -> Vec<Expected> {
         let newest = heads.newest.map(|newest| Expected {
-            head: newest.head,
+            head: newest,
             kept_in: heads.path().to_owned(),
         });
         let copy = self
@@ -140,7 +139,7 @@ impl KeptHeads {
 struct Copy {
     /// Number of the segment that it is a head of.
     segment: u32,
-    signed: SignedAt,
+    head: TreeHead,
 }
 
 impl Copy {
@@ -159,7 +158,7 @@ impl Copy {
             let members = Members::read(text.trim_ascii(), &FIELDS).ok()?;
             Some(Self {
                 segment: u32::try_from(members.u64(0).ok()?).ok()?,
-                signed: head_note::read(&members.string(1).ok()?, identity)?,
+                head: note::open_head(identity, &members.string(1).ok()?).ok()?,
             })
         };
         Ok(read().map_or(CopyRead::Unreadable, CopyRead::Read))
