@@ -1,7 +1,7 @@
 //! Writing a journal's dossier: the leaves under one signed head, in one file that a stranger can check.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,8 @@ use crate::dossier::{self, Cover};
 use crate::hash::Hash;
 use crate::keys::KeyBinding;
 use crate::leaf::{Leaf, PlainLeaf};
+use crate::lines::Lines;
 use crate::verdict::{self, Verdict};
-
-/// The longest line of a journal, as its readers have it.
-const LINE_OCTETS_MAX: u64 = 16 << 20;
 
 /// A dossier that was written.
 #[derive(Clone, Debug)]
@@ -106,31 +104,21 @@ fn bindings(journal: &Path) -> io::Result<Vec<KeyBinding>> {
 }
 
 /// The complete lines that a journal had when it was opened, but for its header.
-struct Records {
-    lines: io::Take<BufReader<File>>,
-    line: Vec<u8>,
-}
+struct Records(Lines<io::Take<File>>);
 
 impl Records {
     fn open(journal: &Path) -> io::Result<Self> {
         let file = File::open(journal)?;
         let length = file.metadata()?.len();
-        let mut records = Self {
-            lines: BufReader::with_capacity(256 << 10, file).take(length),
-            line: Vec::new(),
-        };
-        records.next_line()?;
-        Ok(records)
+        let mut lines = Lines::new(file.take(length));
+        lines.next()?;
+        Ok(Self(lines))
     }
 
     fn next_line(&mut self) -> io::Result<Option<&[u8]>> {
-        self.line.clear();
-        let length = (&mut self.lines)
-            .take(LINE_OCTETS_MAX)
-            .read_until(b'\n', &mut self.line)?;
         // The last line may just be being written.
-        let complete = length > 0 && self.line.last() == Some(&b'\n');
-        Ok(complete.then(|| self.line.trim_ascii()))
+        let line = self.0.next_filled()?.filter(|line| line.terminated);
+        Ok(line.map(|line| line.text))
     }
 
     fn next_leaf(&mut self) -> io::Result<Option<Leaf>> {

@@ -17,7 +17,6 @@ mod folder;
 mod header;
 mod heads;
 mod kept_heads;
-mod lines;
 mod lock;
 mod nodes;
 mod opening;

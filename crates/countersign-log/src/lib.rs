@@ -16,6 +16,7 @@ pub mod journal;
 pub mod json;
 pub mod keys;
 pub mod leaf;
+mod lines;
 pub mod note;
 mod number;
 mod outline;

@@ -10,7 +10,6 @@
 mod calls;
 mod dossier;
 mod journal;
-mod lines;
 mod sessions;
 mod target;
 

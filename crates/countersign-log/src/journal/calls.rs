@@ -16,10 +16,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::fault::JournalError;
-use super::lines::Lines;
 use crate::hex;
 use crate::json::Members;
 use crate::leaf::Kind;
+use crate::lines::Lines;
 
 /// Open intents that are tracked: far more than can be in flight (1,024 for each client).
 pub(super) const OPEN_MAX: usize = 65_536;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fault::JournalError;
-use super::lines::Lines;
 use super::store::{Disk, Medium, Store};
 use crate::keys::{Identity, PublicKey};
+use crate::lines::Lines;
 use crate::note;
 use crate::tree::TreeHead;
 

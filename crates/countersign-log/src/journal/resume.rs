@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use super::calls::{Ended, Ledger};
 use super::fault::JournalError;
 use super::header::Header;
-use super::lines::{Line, Lines};
 use super::nodes::Nodes;
 use crate::hash::Hash;
 use crate::hex;
 use crate::keys::{KeyBinding, PublicKey};
 use crate::leaf::{Leaf, PlainLeaf};
+use crate::lines::{Line, Lines};
 use crate::tree::{Frontier, TreeHead};
 
 /// A signed head that the journal must reproduce, and where it stands.

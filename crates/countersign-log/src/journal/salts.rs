@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::fault::JournalError;
-use super::lines::Lines;
 use crate::commitment::Salt;
 use crate::hex;
 use crate::json::Members;
+use crate::lines::Lines;
 
 /// Appends the line of one salt.
 pub(super) fn push(lines: &mut Vec<u8>, index: u64, salt: &Salt) {

@@ -9,12 +9,12 @@
 //! `{"l":L,"p":P}` or `{"i":L,"p":P}`, leaf L says with payload P which intents a crash left open.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Read};
 
-use super::lines::Lines;
 use crate::hex;
 use crate::json::Members;
 use crate::leaf::Kind;
+use crate::lines::Lines;
 
 /// Open intents that are told apart: far more than are in flight (1,024 per client) and than crashes leave.
 const OPEN_MAX: usize = 65_536;
@@ -141,7 +141,7 @@ enum Keeps {
 
 /// The file, read beside the journal.
 pub(super) struct Calls<'r> {
-    lines: Lines<'r>,
+    lines: Lines<&'r mut dyn Read>,
     segment: u64,
     next: Option<Entry>,
     torn: bool,
@@ -156,9 +156,9 @@ pub(super) struct Calls<'r> {
 }
 
 impl<'r> Calls<'r> {
-    pub(super) fn new(lines: Lines<'r>, segment: u64) -> io::Result<Self> {
+    pub(super) fn new(file: &'r mut dyn Read, segment: u64) -> io::Result<Self> {
         let mut calls = Self {
-            lines,
+            lines: Lines::new(file),
             segment,
             next: None,
             torn: false,
@@ -224,14 +224,10 @@ impl<'r> Calls<'r> {
 
     fn advance(&mut self) -> io::Result<()> {
         self.next = None;
-        while let Some(line) = self.lines.next()? {
-            let text = line.text.trim_ascii();
-            if text.is_empty() {
-                continue;
-            }
+        while let Some(line) = self.lines.next_filled()? {
             // What looked torn was not the last line.
             self.report.unreadable_lines += u64::from(std::mem::take(&mut self.torn));
-            self.next = Entry::read(text, self.segment);
+            self.next = Entry::read(line.text, self.segment);
             if self.next.is_some() {
                 break;
             }

@@ -6,13 +6,13 @@
 use std::io::{self, Read};
 
 use super::calls::{Calls, CallsReport};
-use super::lines::{Line, Lines};
 use super::{Failures, Fault, Place};
 use crate::hash::Hash;
 use crate::hex;
 use crate::json::Members;
 use crate::keys::{Identity, KeyBinding, PublicKey};
 use crate::leaf::{Kind, Leaf, LeafFault, PlainLeaf};
+use crate::lines::{Line, Lines};
 use crate::note;
 use crate::tree::{Frontier, TreeHead};
 
@@ -120,7 +120,7 @@ pub fn verify_journal(
         .heads
         .map(|text| Heads::read(&text, identity, &mut failures));
     let calls = match sidecars.calls {
-        Some(calls) => Some(Calls::new(Lines::new(calls), sidecars.segment)?),
+        Some(calls) => Some(Calls::new(calls, sidecars.segment)?),
         None => None,
     };
     let mut check = Pass {
@@ -140,7 +140,7 @@ pub fn verify_journal(
         unparsable: None,
         terminated: true,
     };
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_filled()? {
         check.line(line)?;
     }
     let sealed = header.is_some_and(|header| header.sealed);
@@ -313,10 +313,7 @@ impl Pass<'_> {
             self.next_line(line);
             return self.plain_leaf(&leaf, line.number);
         }
-        let text = line.text.trim_ascii();
-        if text.is_empty() {
-            return Ok(());
-        }
+        let text = line.text;
         self.next_line(line);
         if std::str::from_utf8(text).is_err() {
             self.unparsable = Some((line.number, "not UTF-8".into()));

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::{
@@ -14,6 +14,7 @@ use crate::commitment::commit;
 use crate::dossier::DossierError;
 use crate::hex;
 use crate::json::Members;
+use crate::lines::Lines;
 use crate::tree::TreeHead;
 
 /// Octets of signed heads that are read: tens of thousands, where a journal keeps 1,000 and one a day.
@@ -146,9 +147,9 @@ fn is_journal(path: &Path) -> io::Result<bool> {
     if has_journal_name(path) {
         return Ok(true);
     }
-    let mut first = Vec::new();
-    BufReader::new(File::open(path)?.take(HEADER_OCTETS_MAX)).read_until(b'\n', &mut first)?;
-    Ok(Members::read(&first, &FIELDS).is_ok_and(|members| members.raw(0).is_some()))
+    let mut lines = Lines::new(File::open(path)?.take(HEADER_OCTETS_MAX));
+    let is_header = |text| Members::read(text, &FIELDS).is_ok_and(|first| first.raw(0).is_some());
+    Ok(lines.next()?.is_some_and(|line| is_header(line.text)))
 }
 
 /// The set that `path` belongs to. `X.0001.wlog` is a segment only where `X.wlog` stands beside it.
@@ -358,11 +359,10 @@ fn check_link(
         root: before.root,
     };
     let payload = segment_payload(number, previous);
-    let salts = BufReader::new(salts.take(SALTS_OCTETS_MAX));
-    for line in salts.split(b'\n') {
-        let line = line?;
+    let mut lines = Lines::new(salts.take(SALTS_OCTETS_MAX));
+    while let Some(line) = lines.next_filled()? {
         let read = || {
-            let members = Members::read(&line, &FIELDS).ok()?;
+            let members = Members::read(line.text, &FIELDS).ok()?;
             let salt = hex::decode(members.string(1).ok()?.as_bytes()).ok()?;
             (members.u64(0).ok()? == index).then_some(salt)
         };
