@@ -11,6 +11,7 @@ pub mod commitment;
 pub mod dossier;
 pub mod export;
 pub mod hash;
+mod header;
 pub mod hex;
 pub mod journal;
 pub mod json;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::calls::OpenIntents;
-use super::header::Seal;
+use super::seal::Seal;
 use super::segment::Limits;
 use crate::tree::TreeHead;
 

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use super::calls::{Ended, Ledger};
 use super::fault::JournalError;
-use super::header::Header;
 use super::nodes::Nodes;
+use super::seal::read_header;
 use crate::hash::Hash;
+use crate::header::Header;
 use crate::hex;
 use crate::keys::{KeyBinding, PublicKey};
 use crate::leaf::{Leaf, PlainLeaf};
@@ -52,7 +53,7 @@ pub(super) fn header(file: &File, path: &Path) -> Result<Option<Header>, Journal
     let Some(line) = lines.next().map_err(JournalError::io("read", path))? else {
         return Ok(None);
     };
-    Header::read(line.text, path).map(Some)
+    read_header(line.text, path).map(Some)
 }
 
 fn lines_of<'a>(mut file: &'a File, path: &Path) -> Result<Lines<&'a File>, JournalError> {

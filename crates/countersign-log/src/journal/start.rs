@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use super::calls::{self, Ledger, OpenIntents};
 use super::fault::JournalError;
-use super::header::{self, Header, Seal};
 use super::heads::Heads;
 use super::kept_heads::KeptHeads;
 use super::lock::Lock;
@@ -16,9 +15,11 @@ use super::nodes::Nodes;
 use super::opening::Warning;
 use super::resume::{self, Replay};
 use super::salts::{self, Live, Repair};
+use super::seal::{self, Seal};
 use super::segment::Segment;
 use super::store::{Disk, Store};
 use super::{sidecar, sync_folder_of};
+use crate::header::{self, Header};
 use crate::keys::{Identity, KeyBinding, PublicKey};
 use crate::tree::TreeHead;
 
@@ -119,9 +120,9 @@ impl Ownership {
     fn read(file: &File, path: &Path, seal: Seal) -> Result<Self, JournalError> {
         match (read_header(file, path, &seal)?, seal) {
             (Some(header), seal) => Ok(Self {
-                unsealed: header.is_unsealed(),
+                unsealed: header.seed.is_some(),
                 header_session: Some(header.session_number),
-                identity: header.identity(seal, path)?,
+                identity: seal.open(&header, path)?,
             }),
             (None, Seal::Sealed(identity)) => Ok(Self {
                 identity,
@@ -230,12 +231,12 @@ fn read_header(file: &File, path: &Path, seal: &Seal) -> Result<Option<Header>, 
     let content = content().map_err(read)?;
     let whole = (content.len() as u64) < TORN_HEADER_OCTETS_MAX;
     let text = content.trim_ascii();
-    if whole && !content.contains(&b'\n') && Header::read(text, path).is_err() {
-        return if header::is_torn(&content, seal) {
-            Ok(None)
-        } else {
-            Header::read(text, path).map(Some)
-        };
+    if whole
+        && !content.contains(&b'\n')
+        && Header::read(text).is_err()
+        && seal::is_torn(&content, seal)
+    {
+        return Ok(None);
     }
     resume::header(file, path)
 }

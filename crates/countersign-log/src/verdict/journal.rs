@@ -8,9 +8,9 @@ use std::io::{self, Read};
 use super::calls::{Calls, CallsReport};
 use super::{Failures, Fault, Place};
 use crate::hash::Hash;
+use crate::header::Header;
 use crate::hex;
-use crate::json::Members;
-use crate::keys::{Identity, KeyBinding, PublicKey};
+use crate::keys::{KeyBinding, PublicKey};
 use crate::leaf::{Kind, Leaf, LeafFault, PlainLeaf};
 use crate::lines::{Line, Lines};
 use crate::note;
@@ -104,7 +104,7 @@ pub fn verify_journal(
     let mut lines = Lines::new(journal);
     let mut failures = Failures::default();
     let header = match lines.next()? {
-        Some(line) => Header::read(line.text),
+        Some(line) => Header::read(line.text).map_err(|error| error.to_string()),
         None => Err("the file is empty".to_owned()),
     };
     let header = header
@@ -143,59 +143,8 @@ pub fn verify_journal(
     while let Some(line) = lines.next_filled()? {
         check.line(line)?;
     }
-    let sealed = header.is_some_and(|header| header.sealed);
+    let sealed = header.is_some_and(|header| header.seed.is_none());
     check.end(sealed, pinned.is_some())
-}
-
-struct Header {
-    identity: PublicKey,
-    sealed: bool,
-    session_number: u64,
-}
-
-const HEADER_FIELDS: [&str; 4] = [
-    "format_version",
-    "identity_bytes_hex",
-    "identity_pubkey_hex",
-    "session_number",
-];
-
-impl Header {
-    fn read(text: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(text).map_err(|_| "not UTF-8".to_owned())?;
-        let members =
-            Members::read(text.as_bytes(), &HEADER_FIELDS).map_err(|error| error.to_string())?;
-        let read = || {
-            let version = members.u64(0)?;
-            let seed = members.string(1)?;
-            Ok((version, seed, members.optional_string(2)?, members.u64(3)?))
-        };
-        let (version, seed, stated, session_number) =
-            read().map_err(|error: crate::json::JsonError| error.to_string())?;
-        if version != 1 {
-            return Err(format!("format {version} is unknown"));
-        }
-        let stated = stated.map(|key| PublicKey::from_hex(&key)).transpose();
-        let stated = stated.map_err(|error| format!("`identity_pubkey_hex`: {error}"))?;
-        if let (true, Some(identity)) = (seed.is_empty(), stated) {
-            return Ok(Self {
-                identity,
-                sealed: true,
-                session_number,
-            });
-        }
-        let seed = hex::decode(seed.as_bytes())
-            .map_err(|error| format!("`identity_bytes_hex`: {error}"))?;
-        let identity = Identity::from_seed(&seed).public();
-        if stated.is_some_and(|stated| stated != identity) {
-            return Err("its seed is not that of its identity".to_owned());
-        }
-        Ok(Self {
-            identity,
-            sealed: false,
-            session_number,
-        })
-    }
 }
 
 /// The heads by size, each with its line.
