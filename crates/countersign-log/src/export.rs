@@ -11,8 +11,9 @@ use crate::checkpoint::Checkpoint;
 use crate::dossier::{self, Cover};
 use crate::hash::Hash;
 use crate::keys::KeyBinding;
-use crate::leaf::{Leaf, PlainLeaf};
+use crate::leaf::Leaf;
 use crate::lines::Lines;
+use crate::record::Record;
 use crate::verdict::{self, Verdict};
 
 /// A dossier that was written.
@@ -93,10 +94,8 @@ fn write(journal: &Path, checkpoint: &Checkpoint, draft: &Path) -> io::Result<(H
 fn bindings(journal: &Path) -> io::Result<Vec<KeyBinding>> {
     let mut found = Vec::new();
     let mut records = Records::open(journal)?;
-    while let Some(line) = records.next_line()? {
-        if PlainLeaf::read(line).is_none()
-            && let Ok(binding) = KeyBinding::read(line)
-        {
+    while let Some(record) = records.next()? {
+        if let Record::Binding(binding) = record {
             found.push(binding);
         }
     }
@@ -115,19 +114,23 @@ impl Records {
         Ok(Self(lines))
     }
 
-    fn next_line(&mut self) -> io::Result<Option<&[u8]>> {
+    /// The next record. Lines that are none were torn, and stand at the end.
+    fn next(&mut self) -> io::Result<Option<Record>> {
         // The last line may just be being written.
-        let line = self.0.next_filled()?.filter(|line| line.terminated);
-        Ok(line.map(|line| line.text))
+        while let Some(line) = self.0.next_filled()?.filter(|line| line.terminated) {
+            if let Ok(record) = Record::read(line.text) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
     }
 
     fn next_leaf(&mut self) -> io::Result<Option<Leaf>> {
-        while let Some(line) = self.next_line()? {
-            if let Some(plain) = PlainLeaf::read(line) {
-                return Ok(Some(plain.into()));
-            }
-            if let Ok(leaf) = Leaf::read(line) {
-                return Ok(Some(leaf));
+        while let Some(record) = self.next()? {
+            match record {
+                Record::Plain(plain) => return Ok(Some(plain.into())),
+                Record::Leaf(leaf) => return Ok(Some(leaf)),
+                Record::Binding(_) => {}
             }
         }
         Ok(None)

@@ -22,6 +22,7 @@ pub mod note;
 mod number;
 mod outline;
 pub mod python;
+mod record;
 pub mod report;
 mod sink;
 mod string;

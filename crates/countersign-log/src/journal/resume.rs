@@ -18,6 +18,7 @@ use crate::hex;
 use crate::keys::{KeyBinding, PublicKey};
 use crate::leaf::{Leaf, PlainLeaf};
 use crate::lines::{Line, Lines};
+use crate::record::Record;
 use crate::tree::{Frontier, TreeHead};
 
 /// A signed head that the journal must reproduce, and where it stands.
@@ -135,19 +136,13 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Takes one line in; false if it is neither leaf nor binding.
     fn take(&mut self, line: Line<'_>) -> Result<bool, JournalError> {
-        if let Some(plain) = PlainLeaf::read(line.text) {
-            return self.take_plain(plain, line.number).map(|()| true);
+        match Record::read(line.text) {
+            Ok(Record::Plain(plain)) => self.take_plain(plain, line.number)?,
+            Ok(Record::Leaf(leaf)) => self.take_leaf(&leaf, line.number)?,
+            Ok(Record::Binding(binding)) => self.take_binding(&binding, line.number)?,
+            Err(_) => return Ok(false),
         }
-        if std::str::from_utf8(line.text).is_err() {
-            return Ok(false);
-        }
-        if let Ok(leaf) = Leaf::read(line.text) {
-            return self.take_leaf(&leaf, line.number).map(|()| true);
-        }
-        match KeyBinding::read(line.text) {
-            Ok(binding) => self.take_binding(&binding, line.number).map(|()| true),
-            Err(_) => Ok(false),
-        }
+        Ok(true)
     }
 
     fn take_plain(&mut self, plain: PlainLeaf, line: u64) -> Result<(), JournalError> {

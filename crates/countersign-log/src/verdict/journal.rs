@@ -14,6 +14,7 @@ use crate::keys::{KeyBinding, PublicKey};
 use crate::leaf::{Kind, Leaf, LeafFault, PlainLeaf};
 use crate::lines::{Line, Lines};
 use crate::note;
+use crate::record::Record;
 use crate::tree::{Frontier, TreeHead};
 
 /// How the file ends.
@@ -258,20 +259,12 @@ struct Pass<'r> {
 
 impl Pass<'_> {
     fn line(&mut self, line: Line<'_>) -> io::Result<()> {
-        if let Some(leaf) = PlainLeaf::read(line.text) {
-            self.next_line(line);
-            return self.plain_leaf(&leaf, line.number);
-        }
-        let text = line.text;
         self.next_line(line);
-        if std::str::from_utf8(text).is_err() {
-            self.unparsable = Some((line.number, "not UTF-8".into()));
-            return Ok(());
-        }
-        match (Leaf::read(text), KeyBinding::read(text)) {
-            (Ok(leaf), _) => self.any_leaf(&leaf, line.number)?,
-            (Err(_), Ok(binding)) => self.binding(&binding, line.number),
-            (Err(error), Err(_)) => self.unparsable = Some((line.number, error.to_string())),
+        match Record::read(line.text) {
+            Ok(Record::Plain(leaf)) => self.plain_leaf(&leaf, line.number)?,
+            Ok(Record::Leaf(leaf)) => self.any_leaf(&leaf, line.number)?,
+            Ok(Record::Binding(binding)) => self.binding(&binding, line.number),
+            Err(error) => self.unparsable = Some((line.number, error.to_string())),
         }
         Ok(())
     }
