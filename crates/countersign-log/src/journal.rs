@@ -9,13 +9,13 @@
 //! A resume is the normal start: a new journal is an empty file that is resumed.
 
 mod batch;
-mod calls;
 mod fault;
 #[cfg(test)]
 mod faulty;
 mod folder;
 mod heads;
 mod kept_heads;
+mod ledger;
 mod lock;
 mod nodes;
 mod opening;
@@ -38,9 +38,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use calls::{OpenIntents, Place};
 pub use fault::{HeadFault, JournalError, WriteError};
 pub use folder::{EARLIER_RUNS_MAX, RunHead, earlier_heads, is_folder, run_path};
+pub use ledger::OpenIntents;
 pub use lock::{LOCK_WAIT, Owner};
 pub use opening::{Opened, Opening, Warning};
 pub use seal::{JournalOwner, Seal, identity_of};
@@ -48,6 +48,8 @@ pub use segment::{Limits, newest_segment, segment_path};
 pub use signed_head::SignedHead;
 pub use sync::{SyncPart, SyncScope, SyncTarget};
 
+use crate::calls;
+pub use crate::calls::Place;
 use crate::checkpoint::Checkpoint;
 use crate::commitment::{self, Salt};
 use crate::hash::Hash;
@@ -55,7 +57,7 @@ use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
 use crate::tree::{Frontier, TreeHead};
 use batch::Batch;
-use calls::OPEN_MAX;
+use ledger::OPEN_MAX;
 use lock::Lock;
 use reserve::Reserve;
 use segment::Segment;

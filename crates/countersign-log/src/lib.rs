@@ -5,6 +5,7 @@
 //! The bytes are those of witness-log 0.6.1; `docs/format.md` describes them well enough to write
 //! another implementation.
 
+pub mod calls;
 pub mod canonical;
 pub mod checkpoint;
 pub mod commitment;

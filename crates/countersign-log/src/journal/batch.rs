@@ -1,6 +1,6 @@
 //! What is staged and not yet written: lines and hashes, in buffers that are used again and again.
 
-use super::calls::Place;
+use crate::calls::Place;
 use crate::hash::Hash;
 
 /// Buffers that one burst made larger than this are given back.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::calls::OpenIntents;
+use super::ledger::OpenIntents;
 use super::seal::Seal;
 use super::segment::Limits;
 use crate::tree::TreeHead;

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::calls::{Ended, Ledger};
 use super::fault::JournalError;
+use super::ledger::{Ended, Ledger};
 use super::nodes::Nodes;
 use super::seal::read_header;
 use crate::hash::Hash;

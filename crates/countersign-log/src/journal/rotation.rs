@@ -8,14 +8,15 @@ use std::io;
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::calls::{self, Place};
 use super::fault::JournalError;
+use super::ledger::Ledger;
 use super::lock::Lock;
 use super::opening::Opened;
 use super::seal::Seal;
 use super::segment::{self, Segment, segment_path};
 use super::start::{self, Start, Started};
 use super::{Journal, resume, salts};
+use crate::calls::{self, Place};
 use crate::commitment;
 use crate::hash::Hash;
 use crate::keys::Identity;
@@ -39,7 +40,7 @@ impl Journal {
         let path = segment_path(&self.base, number - 1);
         let identity = self.identity.public();
         let file = File::open(&path).map_err(JournalError::io("open", &path))?;
-        let ledger = calls::Ledger::open(&path, number - 1)?;
+        let ledger = Ledger::open(&path, number - 1)?;
         let replay = resume::replay(Some(&file), &path, identity, ledger, None, Vec::new())?;
         let previous = replay.frontier.head();
         let open = replay.calls.open;

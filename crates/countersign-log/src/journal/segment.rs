@@ -6,7 +6,7 @@
 //! `{"number":N,"previous_head":{"root":"<64 hex>","size":N},"profile":"countersign.segment v1"}`.
 //!
 //! A call may be open while its journal rotates. Its result then stands in the later segment, its
-//! payload and its line in `.calls` naming the intent by segment and index ([`Place`](super::Place)).
+//! payload and its line in `.calls` naming the intent by segment and index ([`Place`](crate::calls::Place)).
 //! The open intents are listed in the later segment's `.calls`, so that a start reads that one alone.
 
 use std::ffi::OsString;

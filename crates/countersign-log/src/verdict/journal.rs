@@ -90,7 +90,7 @@ pub struct Sidecars<'r> {
     /// The file of pairs.
     pub calls: Option<&'r mut dyn Read>,
     /// Number of the segment, 0 for a journal that never rotated.
-    pub segment: u64,
+    pub segment: u32,
 }
 
 /// Reads a journal and checks it; `pinned` is the hex of the identity that must have written it.

@@ -32,7 +32,7 @@ pub enum Target {
     /// A dossier.
     Dossier(PathBuf),
     /// A journal: its segments by number, from 0; one if it never rotated.
-    Journal(BTreeMap<u64, PathBuf>),
+    Journal(BTreeMap<u32, PathBuf>),
 }
 
 impl Target {
@@ -176,11 +176,11 @@ fn set_of(path: &Path) -> io::Result<Target> {
 }
 
 /// `X.0001.wlog` is segment 1 of `X.wlog`.
-fn segment_of(path: &Path) -> Option<(PathBuf, u64)> {
+fn segment_of(path: &Path) -> Option<(PathBuf, u32)> {
     let stem = path.file_stem()?.to_str()?;
     let (name, digits) = stem.rsplit_once('.')?;
     let is_number = digits.len() >= 4 && digits.bytes().all(|digit| digit.is_ascii_digit());
-    let number: u64 = digits.parse().ok().filter(|_| is_number)?;
+    let number: u32 = digits.parse().ok().filter(|_| is_number)?;
     let mut base = path.with_file_name(name).into_os_string();
     base.push(".");
     base.push(path.extension()?);
@@ -191,7 +191,7 @@ fn segment_of(path: &Path) -> Option<(PathBuf, u64)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its number, above 0.
-    pub number: u64,
+    pub number: u32,
     /// Whether its first payload was opened, and names the end of the segment before. Without its
     /// salt it cannot be opened.
     pub link_checked: bool,
@@ -253,7 +253,7 @@ pub fn verify(target: &Target, pinned: Option<&str>) -> Result<Vec<Report>, Unre
 }
 
 fn verify_set(
-    segments: &BTreeMap<u64, PathBuf>,
+    segments: &BTreeMap<u32, PathBuf>,
     pinned: Option<&str>,
 ) -> Result<Vec<Report>, Unreadable> {
     let mut reports: Vec<Report> = Vec::new();
@@ -280,9 +280,9 @@ fn verify_set(
 /// Compares a segment with the one `before` it, which has the number `last`.
 fn join(
     path: &Path,
-    last: u64,
+    last: u32,
     before: &mut JournalReport,
-    number: u64,
+    number: u32,
     report: &mut JournalReport,
 ) -> io::Result<Segment> {
     let follows = last + 1 == number;
@@ -302,7 +302,7 @@ fn join(
     })
 }
 
-fn verify_segment(path: &Path, number: u64, pinned: Option<&str>) -> io::Result<JournalReport> {
+fn verify_segment(path: &Path, number: u32, pinned: Option<&str>) -> io::Result<JournalReport> {
     let heads = open_sidecar(path, "heads")?;
     let heads = match heads {
         None => None,
@@ -344,7 +344,7 @@ fn open_sidecar(journal: &Path, suffix: &str) -> io::Result<Option<File>> {
 /// must say. Says whether it could.
 fn check_link(
     path: &Path,
-    number: u64,
+    number: u32,
     before: &JournalReport,
     report: &mut JournalReport,
 ) -> io::Result<bool> {
@@ -381,7 +381,7 @@ fn check_link(
 }
 
 /// The payload by which segment `number` names the end of the one before it: canonical JSON.
-pub fn segment_payload(number: u64, previous: TreeHead) -> Vec<u8> {
+pub fn segment_payload(number: u32, previous: TreeHead) -> Vec<u8> {
     format!(
         "{{\"number\":{number},\"previous_head\":{{\"root\":\"{}\",\"size\":{}}},\"profile\":\"countersign.segment v1\"}}",
         previous.root, previous.size

@@ -28,7 +28,7 @@ fn reports(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-fn segment(number: u64, previous: Option<TreeHead>) -> Sample {
+fn segment(number: u32, previous: Option<TreeHead>) -> Sample {
     let mut sample = Sample::new();
     sample.session();
     if let Some(previous) = previous {
