@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Write};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -14,6 +13,7 @@ use crate::keys::KeyBinding;
 use crate::leaf::Leaf;
 use crate::lines::Lines;
 use crate::record::Record;
+use crate::sidecar;
 use crate::verdict::{self, Verdict};
 
 /// A dossier that was written.
@@ -35,14 +35,11 @@ pub struct Exported {
 /// # Errors
 /// A file cannot be read or written, or the journal does not hold the leaves that the head covers.
 pub fn dossier(journal: &Path, checkpoint: &Checkpoint) -> io::Result<Exported> {
-    let path = beside(journal, ".dossier.json");
-    let draft = beside(journal, ".dossier.json.tmp");
+    let path = sidecar::path(journal, "dossier.json");
+    let draft = sidecar::path(journal, "dossier.json.tmp");
     let written = write(journal, checkpoint, &draft).and_then(|sums| {
         std::fs::rename(&draft, &path)?;
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        sidecar::sync_folder_of(&path)?;
         Ok(sums)
     });
     if written.is_err() {
@@ -58,12 +55,6 @@ pub fn dossier(journal: &Path, checkpoint: &Checkpoint) -> io::Result<Exported> 
         octets,
         verdict: report.failures.verdict(),
     })
-}
-
-fn beside(journal: &Path, ending: &str) -> PathBuf {
-    let mut name = journal.as_os_str().as_bytes().to_vec();
-    name.extend(ending.as_bytes());
-    PathBuf::from(std::ffi::OsStr::from_bytes(&name))
 }
 
 fn write(journal: &Path, checkpoint: &Checkpoint, draft: &Path) -> io::Result<(Hash, u64)> {

@@ -33,7 +33,6 @@ mod sync;
 mod tests;
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +43,7 @@ pub use ledger::OpenIntents;
 pub use lock::{LOCK_WAIT, Owner};
 pub use opening::{Opened, Opening, Warning};
 pub use seal::{JournalOwner, Seal, identity_of};
-pub use segment::{Limits, newest_segment, segment_path};
+pub use segment::Limits;
 pub use signed_head::SignedHead;
 pub use sync::{SyncPart, SyncScope, SyncTarget};
 
@@ -55,6 +54,8 @@ use crate::commitment::{self, Salt};
 use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
+use crate::segments::{newest_segment, segment_path};
+use crate::sidecar;
 use crate::tree::{Frontier, TreeHead};
 use batch::Batch;
 use ledger::OPEN_MAX;
@@ -66,25 +67,6 @@ use store::Disk;
 
 /// The sidecars that a writer makes, by what is added to the journal's name.
 const SIDECARS: [&str; 5] = ["salts", "calls", "tree", "heads", "reserve"];
-
-/// The file beside `journal` whose name has `.name` added.
-fn sidecar(journal: &Path, name: &str) -> PathBuf {
-    let mut path = journal.as_os_str().to_owned();
-    path.push(".");
-    path.push(name);
-    path.into()
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    File::open(folder_of(path))?.sync_all()
-}
 
 /// A journal, locked and open for writing. Dropping it leaves what was committed; [`Self::close`] also
 /// syncs and signs.
@@ -235,7 +217,7 @@ impl Journal {
             session: self.session.0,
             payload_hash: commitment::commit(payload, salt, place.index),
         };
-        salts::push(&mut self.batch.salts, place.index, salt);
+        sidecar::push_salt(&mut self.batch.salts, place.index, salt);
         leaf.push_json(&mut self.batch.leaves);
         self.batch.leaves.push(b'\n');
         self.batch.hashes.push(leaf.hash());

@@ -25,6 +25,8 @@ mod outline;
 pub mod python;
 mod record;
 pub mod report;
+pub mod segments;
+mod sidecar;
 mod sink;
 mod string;
 pub mod tree;

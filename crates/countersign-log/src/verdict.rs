@@ -16,7 +16,7 @@ mod target;
 pub use calls::{CallsReport, Intents};
 pub use dossier::{DossierReport, verify_dossier};
 pub use journal::{Ending, HeadsReport, JournalReport, Sidecars, verify_journal};
-pub use target::{Report, Segment, Target, Unreadable, segment_payload, targets, verify};
+pub use target::{Report, Segment, Target, Unreadable, targets, verify};
 
 use crate::hash::Hash;
 use crate::leaf::LeafFault;

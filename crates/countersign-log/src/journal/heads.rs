@@ -14,6 +14,7 @@ use super::store::{Disk, Medium, Store};
 use crate::keys::{Identity, PublicKey};
 use crate::lines::Lines;
 use crate::note;
+use crate::sidecar;
 use crate::tree::TreeHead;
 
 /// The newest heads that are kept, besides the first of each day.
@@ -52,7 +53,7 @@ impl Heads {
         identity: PublicKey,
         disk: &Disk,
     ) -> Result<Self, JournalError> {
-        let path = super::sidecar(journal, "heads");
+        let path = sidecar::path(journal, "heads");
         let mut heads = Self {
             path: path.clone(),
             store: None,
@@ -64,10 +65,8 @@ impl Heads {
             torn: false,
             unreadable: false,
         };
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(heads),
-            Err(error) => return Err(JournalError::io("open", &path)(error)),
+        let Some(file) = sidecar::open(&path).map_err(JournalError::io("open", &path))? else {
+            return Ok(heads);
         };
         let mut lines = Lines::new(file);
         let mut newest = Vec::new();
@@ -120,7 +119,7 @@ impl Heads {
                 let is_new = !self.path.exists();
                 let store = none.insert(Store::open(self.path.clone(), &self.disk, self.good)?);
                 if is_new {
-                    super::sync_folder_of(&self.path)?;
+                    sidecar::sync_folder_of(&self.path)?;
                 }
                 store
             }
@@ -140,7 +139,7 @@ impl Heads {
     /// Rewrites the file with the newest heads and the first of each day.
     fn thin_out(&mut self) -> io::Result<()> {
         let newest_from = self.lines.saturating_sub(KEPT_NEWEST);
-        let temporary = super::sidecar(&self.path, "tmp");
+        let temporary = sidecar::path(&self.path, "tmp");
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -168,14 +167,14 @@ impl Heads {
         // The next head opens the new file.
         self.store = None;
         (self.good, self.lines, self.lines_kept) = (octets, kept, kept);
-        super::sync_folder_of(&self.path)
+        sidecar::sync_folder_of(&self.path)
     }
 }
 
 /// The newest head of another journal, from the end of its file: one that is not there, torn or not
 /// signed by `identity` counts as none.
 pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<TreeHead> {
-    let mut file = File::open(super::sidecar(journal, "heads")).ok()?;
+    let mut file = File::open(sidecar::path(journal, "heads")).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_OCTETS)))
         .ok()?;

@@ -4,7 +4,7 @@
 //! list while the copy is there was robbed of it. Either goes on only if the operator names its
 //! present head.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,12 @@ use super::fault::{HeadFault, JournalError};
 use super::heads::{self, Heads};
 use super::opening::Warning;
 use super::resume::{Expected, Replay};
-use super::segment::segment_path;
 use super::start::Start;
 use crate::json::Members;
 use crate::keys::PublicKey;
 use crate::note;
+use crate::segments::segment_path;
+use crate::sidecar;
 use crate::tree::TreeHead;
 
 /// Longest copy beside the key that is read: a note has some 300 octets.
@@ -146,14 +147,12 @@ impl Copy {
     fn read(path: &Path, identity: PublicKey) -> Result<CopyRead, JournalError> {
         const FIELDS: [&str; 2] = ["segment", "note"];
         let mut text = Vec::new();
-        match File::open(path) {
-            Ok(file) => file
-                .take(COPY_OCTETS_MAX)
-                .read_to_end(&mut text)
-                .map_err(JournalError::io("read", path))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CopyRead::Absent),
-            Err(error) => return Err(JournalError::io("open", path)(error)),
+        let Some(file) = sidecar::open(path).map_err(JournalError::io("open", path))? else {
+            return Ok(CopyRead::Absent);
         };
+        file.take(COPY_OCTETS_MAX)
+            .read_to_end(&mut text)
+            .map_err(JournalError::io("read", path))?;
         let read = || {
             let members = Members::read(text.trim_ascii(), &FIELDS).ok()?;
             Some(Self {
@@ -177,7 +176,7 @@ enum CopyRead {
 /// Writes the copy beside the key: temporary file, sync, rename, so that it is never half there.
 pub(super) fn write_copy(path: &Path, segment: u32, note: &str) -> io::Result<()> {
     let note = serde_json::to_string(note).expect("a string is JSON");
-    let temporary = super::sidecar(path, "tmp");
+    let temporary = sidecar::path(path, "tmp");
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)

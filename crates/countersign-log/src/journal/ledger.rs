@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::fault::JournalError;
@@ -12,6 +11,7 @@ use crate::calls::{Entry, Place};
 use crate::hex;
 use crate::leaf::Kind;
 use crate::lines::Lines;
+use crate::sidecar;
 
 /// Open intents that are tracked: far more than can be in flight (1,024 for each client).
 pub(super) const OPEN_MAX: usize = 65_536;
@@ -98,16 +98,12 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Opens the file; a journal without one has only sessions that keep none.
     pub(super) fn open(journal: &Path, segment: u32) -> Result<Self, JournalError> {
-        let path = super::sidecar(journal, "calls");
-        let lines = match File::open(&path) {
-            Ok(file) => Some(Lines::new(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(JournalError::io("open", &path)(error)),
-        };
+        let path = sidecar::path(journal, "calls");
+        let file = sidecar::open(&path).map_err(JournalError::io("open", &path))?;
         let mut ledger = Self {
             path,
             segment,
-            lines,
+            lines: file.map(Lines::new),
             next: None,
             good: 0,
             add_newline: false,

@@ -13,14 +13,16 @@ use super::ledger::Ledger;
 use super::lock::Lock;
 use super::opening::Opened;
 use super::seal::Seal;
-use super::segment::{self, Segment, segment_path};
+use super::segment::Segment;
 use super::start::{self, Start, Started};
-use super::{Journal, resume, salts};
+use super::{Journal, resume};
 use crate::calls::{self, Place};
 use crate::commitment;
 use crate::hash::Hash;
 use crate::keys::Identity;
 use crate::leaf::{Kind, PlainLeaf};
+use crate::segments::{segment_path, segment_payload};
+use crate::sidecar;
 use crate::tree::TreeHead;
 
 /// After a rotation that failed, this many more leaves are written before it is tried again.
@@ -115,7 +117,7 @@ impl Journal {
 
     /// The first leaf of a segment, and the intents that are open across the change.
     fn segment_batch(&self, number: u32, previous: TreeHead, open: &[Place], now_ms: u64) -> Batch {
-        let payload = segment::payload(number, previous);
+        let payload = segment_payload(number, previous);
         // Nobody else has the session's seed, so what is derived from it is as secret as a random salt.
         let salt = Hash::of(&[
             b"countersign segment salt",
@@ -134,7 +136,7 @@ impl Journal {
             last_timestamp_ms: leaf.timestamp_ms,
             ..Batch::default()
         };
-        salts::push(&mut batch.salts, 0, &salt);
+        sidecar::push_salt(&mut batch.salts, 0, &salt);
         leaf.push_json(&mut batch.leaves);
         batch.leaves.push(b'\n');
         batch.hashes.push(leaf.hash());

@@ -3,14 +3,13 @@
 //! A sealed journal is continued only with its identity's seed; an unsealed one brings its own. Neither
 //! is rewritten as the other.
 
-use std::fs::File;
-use std::io;
 use std::path::Path;
 
 use super::fault::JournalError;
 use crate::header::{self, Header, HeaderError};
 use crate::keys::{Identity, PublicKey};
 use crate::lines::Lines;
+use crate::sidecar;
 
 /// Where an identity's seed comes from.
 pub enum Seal {
@@ -66,9 +65,8 @@ pub struct JournalOwner {
 /// # Errors
 /// It cannot be read, or its first line is complete and no journal's.
 pub fn identity_of(path: &Path) -> Result<Option<JournalOwner>, JournalError> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(JournalError::io("open", path))?,
+    let Some(file) = sidecar::open(path).map_err(JournalError::io("open", path))? else {
+        return Ok(None);
     };
     let mut lines = Lines::new(file);
     let first = lines.next().map_err(JournalError::io("read", path))?;

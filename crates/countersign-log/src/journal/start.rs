@@ -18,10 +18,10 @@ use super::salts::{self, Live, Repair};
 use super::seal::{self, Seal};
 use super::segment::Segment;
 use super::store::{Disk, Store};
-use super::{sidecar, sync_folder_of};
 use crate::calls;
 use crate::header::{self, Header};
 use crate::keys::{Identity, KeyBinding, PublicKey};
+use crate::sidecar::{self, sync_folder_of};
 use crate::tree::TreeHead;
 
 /// What a start needs besides the locked file.
@@ -169,7 +169,7 @@ impl Found {
         let identity = ownership.identity.public();
         let heads = Heads::read(path, identity, start.disk)?;
         let kept_heads = KeptHeads::read(start, &heads, identity)?;
-        let tree = sidecar(path, "tree");
+        let tree = sidecar::path(path, "tree");
         let mut nodes = Nodes::open(&tree).map_err(JournalError::io("open", &tree))?;
         let replay = resume::replay(
             (!ownership.is_new()).then_some(file),
@@ -184,7 +184,7 @@ impl Found {
         let repair = if ownership.is_new() {
             Repair::Absent
         } else {
-            salts::inspect(&sidecar(path, "salts"), live(&replay))?
+            salts::inspect(&sidecar::path(path, "salts"), live(&replay))?
         };
         if matches!(repair, Repair::Absent) && replay.frontier.size() > 0 {
             warnings.push(Warning::SaltsMissing);
@@ -268,11 +268,11 @@ fn begin(
 
 /// An empty journal with salts once had leaves. Their salts are not ours to destroy.
 fn set_salts_aside(path: &Path, now_ms: u64) -> Result<Option<PathBuf>, JournalError> {
-    let salts = sidecar(path, "salts");
+    let salts = sidecar::path(path, "salts");
     if !fs::metadata(&salts).is_ok_and(|salts| salts.len() > 0) {
         return Ok(None);
     }
-    let aside = sidecar(path, &format!("salts.until-{now_ms}"));
+    let aside = sidecar::path(path, &format!("salts.until-{now_ms}"));
     fs::rename(&salts, &aside).map_err(JournalError::io("move", &salts))?;
     Ok(Some(aside))
 }
@@ -285,7 +285,7 @@ fn live(replay: &Replay) -> Live<'_> {
 }
 
 fn open_salts(journal: &Path, found: &Found, disk: &Disk) -> Result<Store, JournalError> {
-    let path = sidecar(journal, "salts");
+    let path = sidecar::path(journal, "salts");
     let (good, add_newline) = match found.repair {
         Repair::Absent => (0, false),
         Repair::Keep {
@@ -314,7 +314,7 @@ fn open_calls(
     session: PublicKey,
     disk: &Disk,
 ) -> Result<Store, JournalError> {
-    let path = sidecar(journal, "calls");
+    let path = sidecar::path(journal, "calls");
     let mut line = Vec::new();
     if replay.calls.add_newline {
         line.push(b'\n');

@@ -12,9 +12,10 @@ use super::{
 };
 use crate::commitment::commit;
 use crate::dossier::DossierError;
-use crate::hex;
 use crate::json::Members;
 use crate::lines::Lines;
+use crate::segments::{later_segments, segment_of, segment_payload};
+use crate::sidecar::{self, read_salt};
 use crate::tree::TreeHead;
 
 /// Octets of signed heads that are read: tens of thousands, where a journal keeps 1,000 and one a day.
@@ -158,33 +159,9 @@ fn set_of(path: &Path) -> io::Result<Target> {
         .map(|(base, _)| base)
         .filter(|base| base.is_file())
         .unwrap_or_else(|| path.to_owned());
-    let folder = match base.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let mut segments = BTreeMap::new();
-    for entry in fs::read_dir(folder)? {
-        let sibling = base.with_file_name(entry?.file_name());
-        if let Some((of, number)) = segment_of(&sibling)
-            && of == base
-        {
-            segments.insert(number, sibling);
-        }
-    }
+    let mut segments = later_segments(&base)?;
     segments.insert(0, base);
     Ok(Target::Journal(segments))
-}
-
-/// `X.0001.wlog` is segment 1 of `X.wlog`.
-fn segment_of(path: &Path) -> Option<(PathBuf, u32)> {
-    let stem = path.file_stem()?.to_str()?;
-    let (name, digits) = stem.rsplit_once('.')?;
-    let is_number = digits.len() >= 4 && digits.bytes().all(|digit| digit.is_ascii_digit());
-    let number: u32 = digits.parse().ok().filter(|_| is_number)?;
-    let mut base = path.with_file_name(name).into_os_string();
-    base.push(".");
-    base.push(path.extension()?);
-    (number > 0).then(|| (base.into(), number))
 }
 
 /// Where a journal stands in its set.
@@ -303,7 +280,7 @@ fn join(
 }
 
 fn verify_segment(path: &Path, number: u32, pinned: Option<&str>) -> io::Result<JournalReport> {
-    let heads = open_sidecar(path, "heads")?;
+    let heads = sidecar::open(&sidecar::path(path, "heads"))?;
     let heads = match heads {
         None => None,
         Some(file) => {
@@ -320,24 +297,13 @@ fn verify_segment(path: &Path, number: u32, pinned: Option<&str>) -> io::Result<
         }
     };
     let mut journal = File::open(path)?;
-    let mut calls = open_sidecar(path, "calls")?;
+    let mut calls = sidecar::open(&sidecar::path(path, "calls"))?;
     let sidecars = Sidecars {
         heads,
         calls: calls.as_mut().map(|file| file as &mut dyn io::Read),
         segment: number,
     };
     verify_journal(&mut journal, sidecars, pinned)
-}
-
-fn open_sidecar(journal: &Path, suffix: &str) -> io::Result<Option<File>> {
-    let mut path = journal.as_os_str().to_owned();
-    path.push(".");
-    path.push(suffix);
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// Opens a segment's first payload with its salt, where that is there, and compares it with what it
@@ -348,10 +314,10 @@ fn check_link(
     before: &JournalReport,
     report: &mut JournalReport,
 ) -> io::Result<bool> {
-    const FIELDS: [&str; 2] = ["i", "s"];
-    let (Some((index, commitment)), Some(salts)) =
-        (report.first_payload, open_sidecar(path, "salts")?)
-    else {
+    let (Some((index, commitment)), Some(salts)) = (
+        report.first_payload,
+        sidecar::open(&sidecar::path(path, "salts"))?,
+    ) else {
         return Ok(false);
     };
     let previous = TreeHead {
@@ -361,12 +327,9 @@ fn check_link(
     let payload = segment_payload(number, previous);
     let mut lines = Lines::new(salts.take(SALTS_OCTETS_MAX));
     while let Some(line) = lines.next_filled()? {
-        let read = || {
-            let members = Members::read(line.text, &FIELDS).ok()?;
-            let salt = hex::decode(members.string(1).ok()?.as_bytes()).ok()?;
-            (members.u64(0).ok()? == index).then_some(salt)
-        };
-        if let Some(salt) = read() {
+        if let Some((at, salt)) = read_salt(line.text)
+            && at == index
+        {
             if commit(&payload, &salt, index) != commitment {
                 let place = Place::Leaf {
                     position: index,
@@ -378,13 +341,4 @@ fn check_link(
         }
     }
     Ok(false)
-}
-
-/// The payload by which segment `number` names the end of the one before it: canonical JSON.
-pub fn segment_payload(number: u32, previous: TreeHead) -> Vec<u8> {
-    format!(
-        "{{\"number\":{number},\"previous_head\":{{\"root\":\"{}\",\"size\":{}}},\"profile\":\"countersign.segment v1\"}}",
-        previous.root, previous.size
-    )
-    .into_bytes()
 }

@@ -9,10 +9,9 @@ use std::path::Path;
 
 use countersign_log::commitment::commit;
 use countersign_log::hash::Hash;
-use countersign_log::journal::{
-    Journal, JournalError, Limits, Opening, Place, newest_segment, segment_path,
-};
+use countersign_log::journal::{Journal, JournalError, Limits, Opening, Place};
 use countersign_log::leaf::{Kind, Leaf};
+use countersign_log::segments::{newest_segment, segment_of, segment_path};
 use countersign_log::tree::TreeHead;
 
 use crate::journal::{NOW_MS, audit, call, folder, opening, salt, side};
@@ -68,6 +67,19 @@ fn segments_are_named_in_the_middle_and_found_by_name() {
         std::fs::write(folder.path().join(other), "").unwrap();
     }
     assert_eq!(newest_segment(&path).unwrap(), 3);
+}
+
+#[test]
+fn the_name_of_a_segment_leads_back_to_its_journal() {
+    for base in ["j.wlog", "folder/a.b.wlog", "plain"] {
+        for number in [1, 42, 12_345] {
+            let path = segment_path(Path::new(base), number);
+            assert_eq!(segment_of(&path), Some((base.into(), number)));
+        }
+    }
+    for other in ["j.wlog", "j.1.wlog", "j.0000.wlog", "j.00001.wlog", "plain"] {
+        assert_eq!(segment_of(Path::new(other)), None, "{other}");
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use countersign_log::hex;
 use countersign_log::leaf::Kind;
+use countersign_log::segments::segment_payload;
 use countersign_log::tree::TreeHead;
-use countersign_log::verdict::segment_payload;
 use serde_json::Value;
 
 use crate::data;
