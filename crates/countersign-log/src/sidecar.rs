@@ -3,8 +3,9 @@
 //! The lines of `X.calls` are in [`calls`](crate::calls), those of `X.heads` are notes
 //! ([`note`](crate::note)), each as a JSON string.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::commitment::Salt;
@@ -39,6 +40,28 @@ pub(crate) fn open(path: &Path) -> io::Result<Option<File>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Puts a new file, 0600 and synced, in the place of the one at `path`: it is never half there. Its
+/// folder is not synced.
+pub(crate) fn replace<T>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
+) -> io::Result<T> {
+    let draft = self::path(path, "tmp");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    let mut out = BufWriter::new(file);
+    let written = write(&mut out)?;
+    out.into_inner()
+        .map_err(io::IntoInnerError::into_error)?
+        .sync_all()?;
+    fs::rename(&draft, path)?;
+    Ok(written)
 }
 
 /// Appends the line of one salt: `{"i":<index of its leaf>,"s":"<64 hex>"}`.

@@ -3,9 +3,8 @@
 //! One JSON string a line, each a signed note. The newest is also kept beside the key. This catches
 //! who can change the journal's folder and not the key's; more is for witnesses.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -139,31 +138,22 @@ impl Heads {
     /// Rewrites the file with the newest heads and the first of each day.
     fn thin_out(&mut self) -> io::Result<()> {
         let newest_from = self.lines.saturating_sub(KEPT_NEWEST);
-        let temporary = sidecar::path(&self.path, "tmp");
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        let mut out = BufWriter::new(file);
-        let mut lines = Lines::new(File::open(&self.path)?);
-        let (mut at, mut kept, mut octets, mut last_day) = (0, 0, 0, None);
-        while let Some(line) = lines.next_filled()? {
-            let day = day_of(line.text);
-            if at >= newest_from || day != last_day {
-                out.write_all(line.text)?;
-                out.write_all(b"\n")?;
-                kept += 1;
-                octets += line.text.len() as u64 + 1;
+        let (kept, octets) = sidecar::replace(&self.path, |out| {
+            let mut lines = Lines::new(File::open(&self.path)?);
+            let (mut at, mut kept, mut octets, mut last_day) = (0, 0, 0, None);
+            while let Some(line) = lines.next_filled()? {
+                let day = day_of(line.text);
+                if at >= newest_from || day != last_day {
+                    out.write_all(line.text)?;
+                    out.write_all(b"\n")?;
+                    kept += 1;
+                    octets += line.text.len() as u64 + 1;
+                }
+                last_day = day;
+                at += 1;
             }
-            last_day = day;
-            at += 1;
-        }
-        out.into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_all()?;
-        fs::rename(&temporary, &self.path)?;
+            Ok((kept, octets))
+        })?;
         // The next head opens the new file.
         self.store = None;
         (self.good, self.lines, self.lines_kept) = (octets, kept, kept);

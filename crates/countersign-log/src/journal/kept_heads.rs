@@ -4,9 +4,7 @@
 //! list while the copy is there was robbed of it. Either goes on only if the operator names its
 //! present head.
 
-use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::{HeadFault, JournalError};
@@ -173,17 +171,10 @@ enum CopyRead {
     Read(Copy),
 }
 
-/// Writes the copy beside the key: temporary file, sync, rename, so that it is never half there.
+/// Writes the copy beside the key.
 pub(super) fn write_copy(path: &Path, segment: u32, note: &str) -> io::Result<()> {
     let note = serde_json::to_string(note).expect("a string is JSON");
-    let temporary = sidecar::path(path, "tmp");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(format!("{{\"segment\":{segment},\"note\":{note}}}\n").as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&temporary, path)
+    sidecar::replace(path, |out| {
+        writeln!(out, "{{\"segment\":{segment},\"note\":{note}}}")
+    })
 }

@@ -4,9 +4,8 @@
 //! written before its leaf; at a start those without a leaf, and those of forgotten leaves, go.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use super::fault::JournalError;
@@ -79,33 +78,24 @@ pub(super) fn inspect(path: &Path, live: Live<'_>) -> Result<Repair, JournalErro
     })
 }
 
-/// Writes the file anew with the live salts only: temporary file, sync, rename, sync of the folder.
+/// Writes the file anew with the live salts only, and gives its size.
 pub(super) fn rewrite(path: &Path, live: Live<'_>) -> io::Result<u64> {
-    let temporary = sidecar::path(path, "tmp");
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    let mut out = BufWriter::new(file);
-    let mut lines = Lines::new(File::open(path)?);
-    let mut octets = 0;
-    let mut kept = Vec::new();
-    while let Some(line) = lines.next_filled()? {
-        if let Some((index, salt)) = read_salt(line.text)
-            && live.has(index)
-        {
-            kept.clear();
-            push_salt(&mut kept, index, &salt);
-            out.write_all(&kept)?;
-            octets += kept.len() as u64;
+    let octets = sidecar::replace(path, |out| {
+        let mut lines = Lines::new(File::open(path)?);
+        let mut octets = 0;
+        let mut kept = Vec::new();
+        while let Some(line) = lines.next_filled()? {
+            if let Some((index, salt)) = read_salt(line.text)
+                && live.has(index)
+            {
+                kept.clear();
+                push_salt(&mut kept, index, &salt);
+                out.write_all(&kept)?;
+                octets += kept.len() as u64;
+            }
         }
-    }
-    out.into_inner()
-        .map_err(io::IntoInnerError::into_error)?
-        .sync_all()?;
-    fs::rename(&temporary, path)?;
+        Ok(octets)
+    })?;
     sidecar::sync_folder_of(path)?;
     Ok(octets)
 }
