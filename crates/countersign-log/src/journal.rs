@@ -56,7 +56,7 @@ use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
 use crate::segments::{newest_segment, segment_path};
 use crate::sidecar;
-use crate::tree::{Frontier, TreeHead};
+use crate::tree::{Frontier, Nodes, TreeHead};
 use batch::Batch;
 use ledger::OPEN_MAX;
 use lock::Lock;
@@ -476,15 +476,6 @@ impl Journal {
         self.rotation_failure.as_deref()
     }
 
-    /// The hash of the complete subtree over the written leaves `index << level ..` of this segment:
-    /// what proofs are made of, in one read.
-    ///
-    /// # Errors
-    /// The node is not there (yet), or cannot be read.
-    pub fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
-        self.segment.nodes.read(level, index)
-    }
-
     /// Syncs, signs the last head, keeps its copy and gives the journal up. What was staged is dropped.
     ///
     /// # Errors
@@ -528,5 +519,12 @@ impl Journal {
     fn stop(&mut self, why: String) -> WriteError {
         let why = self.stopped.get_or_insert(why).clone();
         WriteError::Stopped { why }
+    }
+}
+
+/// The nodes over the written leaves of this segment, each in one read.
+impl Nodes for Journal {
+    fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
+        self.segment.nodes.node(level, index)
     }
 }

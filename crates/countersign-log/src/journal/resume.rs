@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::fault::JournalError;
 use super::ledger::{Ended, Ledger};
-use super::nodes::Nodes;
+use super::nodes::NodeFile;
 use super::seal::read_header;
 use crate::hash::Hash;
 use crate::header::Header;
@@ -69,7 +69,7 @@ pub(super) fn replay(
     path: &Path,
     identity: PublicKey,
     ledger: Ledger,
-    nodes: Option<&mut Nodes>,
+    nodes: Option<&mut NodeFile>,
     expected: Vec<Expected>,
 ) -> Result<Replay, JournalError> {
     let mut reader = Reader {
@@ -124,7 +124,7 @@ struct Reader<'a> {
     path: &'a Path,
     identity: String,
     ledger: Ledger,
-    nodes: Option<&'a mut Nodes>,
+    nodes: Option<&'a mut NodeFile>,
     /// Heads that were not reproduced yet.
     expected: Vec<Expected>,
     frontier: Frontier,

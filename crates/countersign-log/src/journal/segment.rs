@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::fault::WriteError;
 use super::heads::Heads;
 use super::lock::Lock;
-use super::nodes::Nodes;
+use super::nodes::NodeFile;
 use super::store::Store;
 use crate::tree::{Frontier, TreeHead};
 
@@ -38,7 +38,7 @@ pub(super) struct Segment {
     pub(super) leaves: Store,
     pub(super) salts: Store,
     pub(super) calls: Store,
-    pub(super) nodes: Nodes,
+    pub(super) nodes: NodeFile,
     pub(super) heads: Heads,
     pub(super) frontier: Frontier,
     /// A failed batch may still stand behind the good part of a file.

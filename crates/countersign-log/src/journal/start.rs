@@ -11,7 +11,7 @@ use super::heads::Heads;
 use super::kept_heads::KeptHeads;
 use super::ledger::{Ledger, OpenIntents};
 use super::lock::Lock;
-use super::nodes::Nodes;
+use super::nodes::NodeFile;
 use super::opening::Warning;
 use super::resume::{self, Replay};
 use super::salts::{self, Live, Repair};
@@ -153,7 +153,7 @@ impl Ownership {
 #[derive(Debug)]
 struct Found {
     heads: Heads,
-    nodes: Nodes,
+    nodes: NodeFile,
     replay: Replay,
     repair: Repair,
     warnings: Vec<Warning>,
@@ -170,7 +170,7 @@ impl Found {
         let heads = Heads::read(path, identity, start.disk)?;
         let kept_heads = KeptHeads::read(start, &heads, identity)?;
         let tree = sidecar::path(path, "tree");
-        let mut nodes = Nodes::open(&tree).map_err(JournalError::io("open", &tree))?;
+        let mut nodes = NodeFile::open(&tree).map_err(JournalError::io("open", &tree))?;
         let replay = resume::replay(
             (!ownership.is_new()).then_some(file),
             path,

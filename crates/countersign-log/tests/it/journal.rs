@@ -15,7 +15,10 @@ use countersign_log::journal::{
 };
 use countersign_log::keys::{Identity, KeyBinding};
 use countersign_log::leaf::{Kind, Leaf, PlainLeaf};
-use countersign_log::tree::{Frontier, TreeHead, node};
+use countersign_log::tree::{
+    Frontier, Nodes as _, TreeHead, consistency_proof, inclusion_proof, node, verify_consistency,
+    verify_inclusion,
+};
 
 pub(crate) const NOW_MS: u64 = 1_800_000_000_000;
 
@@ -334,6 +337,31 @@ fn pairs_that_are_wrong_and_not_merely_torn_are_refused_and_name_their_line() {
     let refused = Journal::open(opening(&path)).unwrap_err().to_string();
     assert!(refused.contains("j.wlog.calls line 1"), "{refused}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_journal_in_use_proves_its_leaves_and_that_it_only_grew() {
+    let (_folder, path) = folder();
+    let (mut journal, _) = open(&path);
+    let mut heads = vec![journal.head()];
+    // More than the 1,024 leaves whose nodes are written at once, and some that wait.
+    for size in [1, 2, 3, 1_000, 1_500] {
+        for index in journal.size()..size {
+            journal.stage(Kind::Memory, b"", &salt(index), NOW_MS);
+        }
+        journal.commit().unwrap();
+        heads.push(journal.head());
+    }
+    let now = journal.head();
+    for old in heads {
+        let proof = consistency_proof(&journal, old.size, now.size).unwrap();
+        assert!(verify_consistency(old, now, &proof), "{old}");
+    }
+    for index in [0, 1, 1_023, 1_024, 1_498, 1_499] {
+        let proof = inclusion_proof(&journal, index, now.size).unwrap();
+        let leaf = journal.node(0, index).unwrap();
+        assert!(verify_inclusion(leaf, index, now.size, &proof, now.root));
+    }
 }
 
 #[test]
