@@ -32,7 +32,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub struct Journal {
     batch: Batch,
     last_timestamp_ms: u64,
     /// Intents of this process that have no result yet; those in flight.
-    open: HashSet<Place>,
+    open: BTreeSet<Place>,
     /// What is on disk.
     synced: Option<TreeHead>,
     key_head: Option<PathBuf>,
@@ -162,7 +162,7 @@ impl Journal {
             segment: started.segment,
             batch: Batch::default(),
             last_timestamp_ms: started.last_timestamp_ms,
-            open: HashSet::new(),
+            open: BTreeSet::new(),
             synced: None,
             key_head: opening.key_head.map(Path::to_owned),
             limits: opening.limits,

@@ -2,7 +2,7 @@
 //!
 //! Only the open intents are in memory.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,7 @@ pub(super) struct Ledger {
     good: u64,
     add_newline: bool,
     ours: Option<[u8; 32]>,
-    open: HashSet<Place>,
+    open: BTreeSet<Place>,
     /// Results of ours whose pair is not there: the file was not on disk when the power went.
     unpaired: u64,
     /// The session of the leaf before, if it keeps no file, and its intents minus results.
@@ -108,7 +108,7 @@ impl Ledger {
             good: 0,
             add_newline: false,
             ours: None,
-            open: HashSet::new(),
+            open: BTreeSet::new(),
             unpaired: 0,
             other: None,
             others: Vec::new(),
@@ -159,7 +159,6 @@ impl Ledger {
         }
         self.close_other();
         let mut places: Vec<_> = self.open.into_iter().collect();
-        places.sort_unstable();
         let mut sessions: Vec<_> = self
             .others
             .iter()

@@ -80,8 +80,7 @@ impl Journal {
         let previous = self.segment.head();
         let number = self.segment.number + 1;
         let mut next = self.next_segment(number).map_err(|error| text(&error))?;
-        let mut carried: Vec<_> = self.open.iter().copied().collect();
-        carried.sort_unstable();
+        let carried: Vec<_> = self.open.iter().copied().collect();
         let batch = self.segment_batch(number, previous, &carried, now_ms);
         next.begin(batch).map_err(|error| text(&error))?;
         next.lock.remove = false;
