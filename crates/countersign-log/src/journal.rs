@@ -55,7 +55,6 @@ use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
 use crate::segments::{newest_segment, segment_path};
-use crate::sidecar;
 use crate::tree::{Frontier, Nodes, TreeHead};
 use batch::Batch;
 use ledger::OPEN_MAX;
@@ -217,11 +216,7 @@ impl Journal {
             session: self.session.0,
             payload_hash: commitment::commit(payload, salt, place.index),
         };
-        sidecar::push_salt(&mut self.batch.salts, place.index, salt);
-        leaf.push_json(&mut self.batch.leaves);
-        self.batch.leaves.push(b'\n');
-        self.batch.hashes.push(leaf.hash());
-        self.batch.last_timestamp_ms = leaf.timestamp_ms;
+        self.batch.push(&leaf, salt);
         if kind == Kind::Intent {
             self.batch.intents.push(place);
         }

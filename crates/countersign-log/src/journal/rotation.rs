@@ -22,7 +22,6 @@ use crate::hash::Hash;
 use crate::keys::Identity;
 use crate::leaf::{Kind, PlainLeaf};
 use crate::segments::{segment_path, segment_payload};
-use crate::sidecar;
 use crate::tree::TreeHead;
 
 /// After a rotation that failed, this many more leaves are written before it is tried again.
@@ -131,14 +130,8 @@ impl Journal {
             session: self.session.0,
             payload_hash: commitment::commit(&payload, &salt, 0),
         };
-        let mut batch = Batch {
-            last_timestamp_ms: leaf.timestamp_ms,
-            ..Batch::default()
-        };
-        sidecar::push_salt(&mut batch.salts, 0, &salt);
-        leaf.push_json(&mut batch.leaves);
-        batch.leaves.push(b'\n');
-        batch.hashes.push(leaf.hash());
+        let mut batch = Batch::default();
+        batch.push(&leaf, &salt);
         for intent in open {
             calls::push_carried(&mut batch.calls, 0, *intent);
         }

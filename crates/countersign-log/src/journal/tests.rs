@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::faulty::{Effect, Fault, Faults, Operation};
 use super::store::Disk;
 use super::*;
+use crate::sidecar;
 
 const NOW_MS: u64 = 1_800_000_000_000;
 const EFFECTS: [Effect; 3] = [Effect::Lost, Effect::Half, Effect::Persisted];
