@@ -83,6 +83,27 @@ pub fn newest_segment(base: &Path) -> io::Result<u32> {
     Ok(later.last_key_value().map_or(0, |(number, _)| *number))
 }
 
+/// The files of `folder` that have a journal's name, in order.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(crate) fn journals_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut journals = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if has_journal_name(&path) && path.is_file() {
+            journals.push(path);
+        }
+    }
+    journals.sort_unstable();
+    Ok(journals)
+}
+
+pub(crate) fn has_journal_name(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "wlog")
+}
+
 /// The payload by which segment `number` names the end of the one before it: canonical JSON.
 pub fn segment_payload(number: u32, previous: TreeHead) -> Vec<u8> {
     format!(

@@ -10,6 +10,7 @@
 mod calls;
 mod dossier;
 mod journal;
+mod leaves;
 mod sessions;
 mod target;
 

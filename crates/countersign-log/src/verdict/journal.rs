@@ -6,12 +6,13 @@
 use std::io::{self, Read};
 
 use super::calls::{Calls, CallsReport};
+use super::leaves::Leaves;
 use super::{Failures, Fault, Place};
 use crate::hash::Hash;
 use crate::header::Header;
 use crate::hex;
 use crate::keys::{KeyBinding, PublicKey};
-use crate::leaf::{Kind, Leaf, LeafFault, PlainLeaf};
+use crate::leaf::{Kind, Leaf, PlainLeaf};
 use crate::lines::{Line, Lines};
 use crate::note;
 use crate::record::Record;
@@ -130,13 +131,10 @@ pub fn verify_journal(
         calls,
         lowest_session: header.as_ref().map_or(0, |header| header.session_number),
         failures,
-        frontier: Frontier::default(),
-        next_index: 0,
+        leaves: Leaves::default(),
         session: None,
         accused: None,
         sessions: 0,
-        intents: 0,
-        results: 0,
         first_payload: None,
         unparsable: None,
         terminated: true,
@@ -240,17 +238,12 @@ struct Pass<'r> {
     heads: Option<Heads>,
     calls: Option<Calls<'r>>,
     failures: Failures,
-    frontier: Frontier,
-    /// Index that the next leaf continues: a leaf too few or too many is one fault, not one per
-    /// leaf that follows.
-    next_index: u64,
+    leaves: Leaves,
     session: Option<Session>,
     /// The key whose leaves were last found at fault: a run of them is one fault.
     accused: Option<[u8; 32]>,
     lowest_session: u64,
     sessions: u64,
-    intents: u64,
-    results: u64,
     first_payload: Option<(u64, Hash)>,
     /// A line that is nothing: forgiven if it turns out to be the last.
     unparsable: Option<(u64, String)>,
@@ -280,7 +273,8 @@ impl Pass<'_> {
 
     /// As [`Self::any_leaf`], for nearly every line: nothing is allocated.
     fn plain_leaf(&mut self, leaf: &PlainLeaf, line: u64) -> io::Result<()> {
-        self.position(leaf.index, line);
+        self.leaves
+            .follow(leaf.index, Some(line), &mut self.failures);
         self.session(&leaf.session, leaf.timestamp_ms, line);
         if self.first_payload.is_none() {
             self.first_payload = Some((leaf.index, leaf.payload_hash));
@@ -289,8 +283,9 @@ impl Pass<'_> {
     }
 
     fn any_leaf(&mut self, leaf: &Leaf, line: u64) -> io::Result<()> {
-        self.position(leaf.index, line);
-        let place = self.place(line);
+        self.leaves
+            .follow(leaf.index, Some(line), &mut self.failures);
+        let place = self.leaves.place(Some(line));
         if let Err(fault) = leaf.check(leaf.index) {
             self.failures.add(place, Fault::Structure(fault));
         }
@@ -308,22 +303,6 @@ impl Pass<'_> {
         self.push(leaf.index, leaf.kind(), &session, leaf.hash())
     }
 
-    fn place(&self, line: u64) -> Place {
-        Place::Leaf {
-            position: self.frontier.size(),
-            line: Some(line),
-        }
-    }
-
-    fn position(&mut self, index: u64, line: u64) {
-        if index != self.next_index {
-            let position = self.frontier.size();
-            let fault = LeafFault::Position { index, position };
-            self.failures.add(self.place(line), Fault::Structure(fault));
-        }
-        self.next_index = index.wrapping_add(1);
-    }
-
     fn session(&mut self, key: &[u8; 32], timestamp_ms: u64, line: u64) {
         let fault = match &self.session {
             Some(session) if session.key == *key => match session.not_after_ms {
@@ -336,7 +315,7 @@ impl Pass<'_> {
             None => Fault::Unbound,
         };
         if self.accused.replace(*key).as_ref() != Some(key) {
-            self.failures.add(self.place(line), fault);
+            self.failures.add(self.leaves.place(Some(line)), fault);
         }
     }
 
@@ -349,24 +328,19 @@ impl Pass<'_> {
     ) -> io::Result<()> {
         // A head over nothing is judged before the first leaf.
         self.judge_heads();
-        match kind {
-            Some(Kind::Intent) => self.intents += 1,
-            Some(Kind::Result) => self.results += 1,
-            _ => {}
-        }
         if let Some(calls) = &mut self.calls {
             calls.leaf(index, kind, session)?;
         }
-        self.frontier.push(hash);
+        self.leaves.push(kind, hash);
         self.judge_heads();
         Ok(())
     }
 
     fn judge_heads(&mut self) {
         if let Some(heads) = &mut self.heads
-            && heads.awaited() == Some(self.frontier.size())
+            && heads.awaited() == Some(self.leaves.frontier.size())
         {
-            heads.judge(&self.frontier, &mut self.failures);
+            heads.judge(&self.leaves.frontier, &mut self.failures);
         }
     }
 
@@ -402,7 +376,7 @@ impl Pass<'_> {
 
     fn end(mut self, sealed: bool, identity_pinned: bool) -> io::Result<JournalReport> {
         self.judge_heads();
-        let leaf_count = self.frontier.size();
+        let leaf_count = self.leaves.frontier.size();
         let heads = self
             .heads
             .take()
@@ -416,9 +390,9 @@ impl Pass<'_> {
             sealed,
             identity_pinned,
             leaf_count,
-            root: self.frontier.root(),
-            intents: self.intents,
-            results: self.results,
+            root: self.leaves.frontier.root(),
+            intents: self.leaves.intents,
+            results: self.leaves.results,
             sessions: self.sessions,
             ending: match (self.unparsable, self.terminated) {
                 (None, true) => Ending::Whole,

@@ -14,7 +14,7 @@ use crate::commitment::commit;
 use crate::dossier::DossierError;
 use crate::json::Members;
 use crate::lines::Lines;
-use crate::segments::{later_segments, segment_of, segment_payload};
+use crate::segments::{has_journal_name, journals_in, later_segments, segment_of, segment_payload};
 use crate::sidecar::{self, read_salt};
 use crate::tree::TreeHead;
 
@@ -123,23 +123,6 @@ pub fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Unreadable> {
         }
     }
     Ok(targets)
-}
-
-fn journals_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut journals = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if has_journal_name(&path) && path.is_file() {
-            journals.push(path);
-        }
-    }
-    journals.sort();
-    Ok(journals)
-}
-
-fn has_journal_name(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "wlog")
 }
 
 /// By name; under other names, by whether the first line is a header.
