@@ -502,12 +502,13 @@ fn an_unsealed_journal_goes_on_with_a_warning_and_is_not_rewritten() {
 #[test]
 fn what_cannot_be_a_journal_is_refused_in_one_line_and_left_as_it_was() {
     let (_folder, path) = folder();
-    let cases: [(&[u8], &str); 5] = [
+    let cases: [(&[u8], &str); 6] = [
         (b"Dear diary", "is not a journal"),
         (b"Dear diary\nfoo\n", "is not a journal"),
         (b"{}\n", "`format_version` is missing"),
         (b"\xff\xfe\n", "not UTF-8"),
         (b"{\"format_version\":1,\"identity_bytes_hex\":\"\",\"identity_pubkey_hex\":\"00\",\"session_number\":0}\n", "identity_pubkey_hex"),
+        (br#"{"format_version":1,"identity_bytes_hex":"0101010101010101010101010101010101010101010101010101010101010101","identity_pubkey_hex":"0101010101010101010101010101010101010101010101010101010101010101","session_number":0}"#, "its seed is not that of its identity"),
     ];
     for (content, expected) in cases {
         std::fs::write(&path, content).unwrap();

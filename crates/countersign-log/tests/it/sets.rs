@@ -81,6 +81,20 @@ fn any_segment_and_the_folder_stand_for_the_whole_set_once() {
 }
 
 #[test]
+fn a_set_whose_names_have_no_extension_is_a_set() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = segment(0, None);
+    fs::write(folder.path().join("j"), &first.text).expect("writable");
+    let second = segment(1, Some(first.head()));
+    fs::write(folder.path().join("j.0001"), &second.text).expect("writable");
+    for named in ["j", "j.0001"] {
+        let reports = reports(&run(folder.path(), &[named, "--json"]));
+        assert_eq!(reports.len(), 2, "{named}");
+        assert_eq!(reports[1]["segment"]["number"], 1, "{named}");
+    }
+}
+
+#[test]
 fn without_its_salt_the_link_of_a_segment_is_only_noted() {
     let folder = set();
     fs::remove_file(folder.path().join("j.0001.wlog.salts")).expect("it is there");
