@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use countersign::recorder::Fsync;
 use countersign_log::hash::Hash;
-use countersign_log::journal::Head;
+use countersign_log::tree::TreeHead;
 
 /// The longest time limit: about 30 years, where a double still counts milliseconds.
 const TIMEOUT_S_MAX: f64 = 1e9;
@@ -98,7 +98,7 @@ pub(crate) struct Wrap {
 
     /// Go on with a journal that does not reproduce a head that was signed. The refusal prints what to give
     #[arg(long, value_name = "SIZE:ROOT", value_parser = head)]
-    pub(crate) accept_head: Option<Head>,
+    pub(crate) accept_head: Option<TreeHead>,
 
     /// The server's command and its arguments, behind `--`
     #[arg(required = true, last = true, value_name = "COMMAND")]
@@ -196,11 +196,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds.min(TIMEOUT_S_MAX)))
 }
 
-fn head(text: &str) -> Result<Head, String> {
+fn head(text: &str) -> Result<TreeHead, String> {
     let (size, root) = text.split_once(':').ok_or("must be SIZE:ROOT")?;
     let size = size
         .parse()
         .map_err(|_| "SIZE must be a number of leaves")?;
     let root = Hash::from_hex(root).map_err(|error| format!("ROOT: {error}"))?;
-    Ok(Head { size, root })
+    Ok(TreeHead { size, root })
 }

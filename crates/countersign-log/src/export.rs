@@ -1,8 +1,7 @@
 //! Writing a journal's dossier: the leaves under one signed head, in one file that a stranger can check.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
-use std::os::unix::ffi::OsStrExt as _;
+use std::io::{self, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -11,11 +10,11 @@ use crate::checkpoint::Checkpoint;
 use crate::dossier::{self, Cover};
 use crate::hash::Hash;
 use crate::keys::KeyBinding;
-use crate::leaf::{Leaf, PlainLeaf};
+use crate::leaf::Leaf;
+use crate::lines::Lines;
+use crate::record::Record;
+use crate::sidecar;
 use crate::verdict::{self, Verdict};
-
-/// The longest line of a journal, as its readers have it.
-const LINE_OCTETS_MAX: u64 = 16 << 20;
 
 /// A dossier that was written.
 #[derive(Clone, Debug)]
@@ -36,14 +35,11 @@ pub struct Exported {
 /// # Errors
 /// A file cannot be read or written, or the journal does not hold the leaves that the head covers.
 pub fn dossier(journal: &Path, checkpoint: &Checkpoint) -> io::Result<Exported> {
-    let path = beside(journal, ".dossier.json");
-    let draft = beside(journal, ".dossier.json.tmp");
+    let path = sidecar::path(journal, "dossier.json");
+    let draft = sidecar::path(journal, "dossier.json.tmp");
     let written = write(journal, checkpoint, &draft).and_then(|sums| {
         std::fs::rename(&draft, &path)?;
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        sidecar::sync_folder_of(&path)?;
         Ok(sums)
     });
     if written.is_err() {
@@ -59,12 +55,6 @@ pub fn dossier(journal: &Path, checkpoint: &Checkpoint) -> io::Result<Exported> 
         octets,
         verdict: report.failures.verdict(),
     })
-}
-
-fn beside(journal: &Path, ending: &str) -> PathBuf {
-    let mut name = journal.as_os_str().as_bytes().to_vec();
-    name.extend(ending.as_bytes());
-    PathBuf::from(std::ffi::OsStr::from_bytes(&name))
 }
 
 fn write(journal: &Path, checkpoint: &Checkpoint, draft: &Path) -> io::Result<(Hash, u64)> {
@@ -95,10 +85,8 @@ fn write(journal: &Path, checkpoint: &Checkpoint, draft: &Path) -> io::Result<(H
 fn bindings(journal: &Path) -> io::Result<Vec<KeyBinding>> {
     let mut found = Vec::new();
     let mut records = Records::open(journal)?;
-    while let Some(line) = records.next_line()? {
-        if PlainLeaf::read(line).is_none()
-            && let Ok(binding) = KeyBinding::read(line)
-        {
+    while let Some(record) = records.next()? {
+        if let Record::Binding(binding) = record {
             found.push(binding);
         }
     }
@@ -106,40 +94,34 @@ fn bindings(journal: &Path) -> io::Result<Vec<KeyBinding>> {
 }
 
 /// The complete lines that a journal had when it was opened, but for its header.
-struct Records {
-    lines: io::Take<BufReader<File>>,
-    line: Vec<u8>,
-}
+struct Records(Lines<io::Take<File>>);
 
 impl Records {
     fn open(journal: &Path) -> io::Result<Self> {
         let file = File::open(journal)?;
         let length = file.metadata()?.len();
-        let mut records = Self {
-            lines: BufReader::with_capacity(256 << 10, file).take(length),
-            line: Vec::new(),
-        };
-        records.next_line()?;
-        Ok(records)
+        let mut lines = Lines::new(file.take(length));
+        lines.next()?;
+        Ok(Self(lines))
     }
 
-    fn next_line(&mut self) -> io::Result<Option<&[u8]>> {
-        self.line.clear();
-        let length = (&mut self.lines)
-            .take(LINE_OCTETS_MAX)
-            .read_until(b'\n', &mut self.line)?;
+    /// The next record. Lines that are none were torn, and stand at the end.
+    fn next(&mut self) -> io::Result<Option<Record>> {
         // The last line may just be being written.
-        let complete = length > 0 && self.line.last() == Some(&b'\n');
-        Ok(complete.then(|| self.line.trim_ascii()))
+        while let Some(line) = self.0.next_filled()?.filter(|line| line.terminated) {
+            if let Ok(record) = Record::read(line.text) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
     }
 
     fn next_leaf(&mut self) -> io::Result<Option<Leaf>> {
-        while let Some(line) = self.next_line()? {
-            if let Some(plain) = PlainLeaf::read(line) {
-                return Ok(Some(plain.into()));
-            }
-            if let Ok(leaf) = Leaf::read(line) {
-                return Ok(Some(leaf));
+        while let Some(record) = self.next()? {
+            match record {
+                Record::Plain(plain) => return Ok(Some(plain.into())),
+                Record::Leaf(leaf) => return Ok(Some(leaf)),
+                Record::Binding(_) => {}
             }
         }
         Ok(None)

@@ -42,20 +42,15 @@ pub fn push(text: &mut Vec<u8>, octets: &[u8]) {
 /// Writes the lowercase hex of `octets` over `text`, which has room for just that.
 pub(crate) fn write(text: &mut [u8], octets: &[u8]) {
     for (pair, octet) in text.as_chunks_mut::<2>().0.iter_mut().zip(octets) {
-        *pair = PAIRS[usize::from(*octet)];
+        *pair = [digit_of(*octet >> 4), digit_of(*octet & 15)];
     }
 }
 
-/// The two digits of each octet; a table, because a writer writes 256 digits per leaf.
-const PAIRS: [[u8; 2]; 256] = {
-    let mut pairs = [[0; 2]; 256];
-    let mut octet = 0;
-    while octet < 256 {
-        pairs[octet] = [DIGITS[octet >> 4], DIGITS[octet & 15]];
-        octet += 1;
-    }
-    pairs
-};
+/// Computed, not looked up: the compiler does it for many octets at once, and a writer writes 256
+/// digits per leaf.
+fn digit_of(nibble: u8) -> u8 {
+    nibble + if nibble < 10 { b'0' } else { b'a' - 10 }
+}
 
 /// Reads exactly `N` octets from hex of either case.
 ///

@@ -9,16 +9,13 @@
 //! A resume is the normal start: a new journal is an empty file that is resumed.
 
 mod batch;
-mod calls;
 mod fault;
 #[cfg(test)]
 mod faulty;
 mod folder;
-mod head_note;
-mod header;
 mod heads;
 mod kept_heads;
-mod lines;
+mod ledger;
 mod lock;
 mod nodes;
 mod opening;
@@ -26,6 +23,7 @@ mod reserve;
 mod resume;
 mod rotation;
 mod salts;
+mod seal;
 mod segment;
 mod signed_head;
 mod start;
@@ -34,32 +32,32 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use calls::{OpenIntents, Place};
 pub use fault::{HeadFault, JournalError, WriteError};
 pub use folder::{EARLIER_RUNS_MAX, RunHead, earlier_heads, is_folder, run_path};
-pub use header::{JournalOwner, Seal, identity_of};
-pub use heads::Head;
+pub use ledger::OpenIntents;
 pub use lock::{LOCK_WAIT, Owner};
 pub use opening::{Opened, Opening, Warning};
-pub use segment::{Limits, newest_segment, segment_path};
+pub use seal::{JournalOwner, Seal, identity_of};
+pub use segment::Limits;
 pub use signed_head::SignedHead;
 pub use sync::{SyncPart, SyncScope, SyncTarget};
 
+use crate::calls;
+pub use crate::calls::Place;
 use crate::checkpoint::Checkpoint;
 use crate::commitment::{self, Salt};
 use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
 use crate::leaf::{Kind, PlainLeaf};
-use crate::tree::Frontier;
+use crate::segments::{newest_segment, segment_path};
+use crate::tree::{Frontier, Nodes, TreeHead};
 use batch::Batch;
-use calls::OPEN_MAX;
-use head_note::SignedAt;
+use ledger::OPEN_MAX;
 use lock::Lock;
 use reserve::Reserve;
 use segment::Segment;
@@ -68,25 +66,6 @@ use store::Disk;
 
 /// The sidecars that a writer makes, by what is added to the journal's name.
 const SIDECARS: [&str; 5] = ["salts", "calls", "tree", "heads", "reserve"];
-
-/// The file beside `journal` whose name has `.name` added.
-fn sidecar(journal: &Path, name: &str) -> PathBuf {
-    let mut path = journal.as_os_str().to_owned();
-    path.push(".");
-    path.push(name);
-    path.into()
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    File::open(folder_of(path))?.sync_all()
-}
 
 /// A journal, locked and open for writing. Dropping it leaves what was committed; [`Self::close`] also
 /// syncs and signs.
@@ -101,9 +80,9 @@ pub struct Journal {
     batch: Batch,
     last_timestamp_ms: u64,
     /// Intents of this process that have no result yet; those in flight.
-    open: HashSet<Place>,
+    open: BTreeSet<Place>,
     /// What is on disk.
-    synced: Option<Head>,
+    synced: Option<TreeHead>,
     key_head: Option<PathBuf>,
     limits: Limits,
     /// Leaves before which no rotation is tried: one has just failed.
@@ -182,7 +161,7 @@ impl Journal {
             segment: started.segment,
             batch: Batch::default(),
             last_timestamp_ms: started.last_timestamp_ms,
-            open: HashSet::new(),
+            open: BTreeSet::new(),
             synced: None,
             key_head: opening.key_head.map(Path::to_owned),
             limits: opening.limits,
@@ -237,11 +216,7 @@ impl Journal {
             session: self.session.0,
             payload_hash: commitment::commit(payload, salt, place.index),
         };
-        salts::push(&mut self.batch.salts, place.index, salt);
-        leaf.push_json(&mut self.batch.leaves);
-        self.batch.leaves.push(b'\n');
-        self.batch.hashes.push(leaf.hash());
-        self.batch.last_timestamp_ms = leaf.timestamp_ms;
+        self.batch.push(&leaf, salt);
         if kind == Kind::Intent {
             self.batch.intents.push(place);
         }
@@ -417,7 +392,7 @@ impl Journal {
     /// The head cannot be written, or the journal has stopped.
     pub fn sign_head(&mut self, now_ms: u64) -> Result<Option<SignedHead>, WriteError> {
         self.check_place()?;
-        let newest = self.segment.heads.newest.map(|newest| newest.head);
+        let newest = self.segment.heads.newest;
         match self.synced {
             Some(synced) if Some(synced) != newest && synced.size > 0 => {
                 self.sign(now_ms).map(Some)
@@ -428,15 +403,11 @@ impl Journal {
 
     fn sign(&mut self, now_ms: u64) -> Result<SignedHead, WriteError> {
         let head = self.synced.unwrap_or_else(|| self.segment.head());
-        let signed = SignedAt {
-            head,
-            time_ms: now_ms,
-        };
         self.segment.nodes.flush();
         let (note, heads) = self
             .segment
             .heads
-            .sign(&self.identity, signed)
+            .sign(&self.identity, head, now_ms)
             .map_err(|error| WriteError::Lost {
                 path: self.segment.heads.path().to_owned(),
                 error,
@@ -466,12 +437,12 @@ impl Journal {
     }
 
     /// Size and root of what is written.
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> TreeHead {
         self.segment.head()
     }
 
     /// Size and root of what is known to be on disk.
-    pub fn synced_head(&self) -> Option<Head> {
+    pub fn synced_head(&self) -> Option<TreeHead> {
         self.synced
     }
 
@@ -498,15 +469,6 @@ impl Journal {
     /// Why the last try to go on in the next segment failed, if it did. Writing goes on in this one.
     pub fn rotation_failure(&self) -> Option<&str> {
         self.rotation_failure.as_deref()
-    }
-
-    /// The hash of the complete subtree over the written leaves `index << level ..` of this segment:
-    /// what proofs are made of, in one read.
-    ///
-    /// # Errors
-    /// The node is not there (yet), or cannot be read.
-    pub fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
-        self.segment.nodes.read(level, index)
     }
 
     /// Syncs, signs the last head, keeps its copy and gives the journal up. What was staged is dropped.
@@ -552,5 +514,12 @@ impl Journal {
     fn stop(&mut self, why: String) -> WriteError {
         let why = self.stopped.get_or_insert(why).clone();
         WriteError::Stopped { why }
+    }
+}
+
+/// The nodes over the written leaves of this segment, each in one read.
+impl Nodes for Journal {
+    fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
+        self.segment.nodes.node(level, index)
     }
 }

@@ -335,10 +335,28 @@ pub fn parse_checkpoint(text: &str) -> Result<(&str, TreeHead), NoteError> {
     Ok((origin, TreeHead { size, root }))
 }
 
+/// What the extension line starts with that says when a journal signed its head.
+const TIME: &str = "time ";
+
+/// The time in a head's text, Unix milliseconds, if it says one.
+pub fn head_time_ms(text: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(TIME)?.parse().ok())
+}
+
 /// A log's head as a note signed by the log alone.
 pub fn sign_head(identity: &Identity, head: TreeHead) -> Note {
+    sign(identity, checkpoint_text(&origin(identity.public()), head))
+}
+
+/// As [`sign_head`], with the extension line `time <Unix milliseconds>`.
+pub fn sign_head_at(identity: &Identity, head: TreeHead, time_ms: u64) -> Note {
+    let text = checkpoint_text(&origin(identity.public()), head);
+    sign(identity, format!("{text}{TIME}{time_ms}\n"))
+}
+
+fn sign(identity: &Identity, text: String) -> Note {
     let key = VerifierKey::of_log(identity.public());
-    let text = checkpoint_text(&key.name, head);
     let signature = NoteSignature {
         key_id: key.id(),
         octets: identity.sign(text.as_bytes()).to_vec(),

@@ -9,8 +9,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::calls::Place;
 use crate::verdict::{
-    CallsReport, Check, DossierReport, Ending, Failures, JournalReport, Report, Segment, Verdict,
+    CallsReport, Check, DossierReport, Ending, Failures, Intents, JournalReport, Report, Segment,
+    Verdict,
 };
 
 /// The lines about one report, each with its newline.
@@ -202,15 +204,12 @@ fn ending_text(ending: Ending) -> Option<&'static str> {
 }
 
 fn calls_text(calls: &CallsReport) -> Vec<String> {
-    let places = |intents: &[(u64, u64)]| {
-        let segment = |segment: u64| match segment {
-            0 => String::new(),
-            segment => format!("segment {segment} "),
-        };
-        let places: Vec<_> = intents
-            .iter()
-            .map(|(of, index)| format!("{}{index}", segment(*of)))
-            .collect();
+    let place = |place: &Place| match place.segment {
+        0 => place.index.to_string(),
+        segment => format!("segment {segment} {}", place.index),
+    };
+    let places = |intents: &[Place]| {
+        let places: Vec<_> = intents.iter().map(place).collect();
         places.join(", ")
     };
     let named = [
@@ -304,7 +303,11 @@ fn journal_json(path: &Path, report: &JournalReport, segment: Option<Segment>) -
 }
 
 fn calls_json(calls: &CallsReport) -> Value {
-    let intents = |intents: &crate::verdict::Intents| json!({"count": intents.count, "places": intents.places});
+    let intents = |intents: &Intents| {
+        let pair = |place: &Place| json!([place.segment, place.index]);
+        let places: Vec<_> = intents.places.iter().map(pair).collect();
+        json!({"count": intents.count, "places": places})
+    };
     json!({
         "paired": calls.paired,
         "open": intents(&calls.open),

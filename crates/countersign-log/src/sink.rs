@@ -43,16 +43,16 @@ impl Sink for HashSink {
 
 impl HashSink {
     pub(crate) fn new() -> Self {
-        HashSink {
+        Self {
             hasher: Sha256::new(),
             gathered: [0; HASH_GATHER_OCTETS],
             used: 0,
         }
     }
 
-    /// The digest of all pieces.
-    pub(crate) fn finish(mut self) -> [u8; 32] {
+    /// The digest of all pieces. By reference: a copy of the gathered octets would cost small values.
+    pub(crate) fn finish(&mut self) -> [u8; 32] {
         self.hasher.update(&self.gathered[..self.used]);
-        self.hasher.finalize().into()
+        self.hasher.finalize_reset().into()
     }
 }

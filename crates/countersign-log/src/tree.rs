@@ -20,6 +20,21 @@ pub fn node(left: Hash, right: Hash) -> Hash {
     Hash::of(&[&octets])
 }
 
+/// A tree as it was at some size, written `SIZE:ROOT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeHead {
+    /// Number of leaves.
+    pub size: u64,
+    /// Root over them.
+    pub root: Hash,
+}
+
+impl std::fmt::Display for TreeHead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.size, self.root)
+    }
+}
+
 /// The right edge of a growing tree: one complete subtree per set bit of its size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frontier {
@@ -62,6 +77,14 @@ impl Frontier {
             return empty_root();
         };
         edge.fold(last, |right, left| node(left, right))
+    }
+
+    /// Size and root.
+    pub fn head(&self) -> TreeHead {
+        TreeHead {
+            size: self.size,
+            root: self.root(),
+        }
     }
 }
 
@@ -214,15 +237,6 @@ pub fn verify_inclusion(leaf: Hash, index: u64, size: u64, proof: &[Hash], root:
         (at, last) = (at >> 1, last >> 1);
     }
     last == 0 && hash == root
-}
-
-/// A size and the root over that many leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreeHead {
-    /// Number of leaves.
-    pub size: u64,
-    /// Root over them.
-    pub root: Hash,
 }
 
 /// Whether `proof` shows that the `new` tree begins with the `old` one: RFC 9162 section 2.1.4.2.

@@ -10,14 +10,14 @@
 mod calls;
 mod dossier;
 mod journal;
-mod lines;
+mod leaves;
 mod sessions;
 mod target;
 
-pub use calls::{CallPlace, CallsReport, Intents};
+pub use calls::{CallsReport, Intents};
 pub use dossier::{DossierReport, verify_dossier};
 pub use journal::{Ending, HeadsReport, JournalReport, Sidecars, verify_journal};
-pub use target::{Report, Segment, Target, Unreadable, segment_payload, targets, verify};
+pub use target::{Report, Segment, Target, Unreadable, targets, verify};
 
 use crate::hash::Hash;
 use crate::leaf::LeafFault;
@@ -161,11 +161,11 @@ pub enum Fault {
         leaves: u64,
     },
     /// A segment before this one is missing.
-    SegmentMissing(u64),
+    SegmentMissing(u32),
     /// The segment is by another identity than the first.
     SegmentOfAnother,
     /// The segment's first payload does not name the head of the segment before it.
-    SegmentLink(u64),
+    SegmentLink(u32),
 }
 
 impl std::fmt::Display for Fault {

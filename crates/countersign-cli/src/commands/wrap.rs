@@ -299,7 +299,7 @@ impl OpeningJournal {
     fn begin(
         plan: Plan,
         session_seed: [u8; 32],
-        accept_head: Option<countersign_log::journal::Head>,
+        accept_head: Option<countersign_log::tree::TreeHead>,
         recorder: Recorder,
     ) -> Self {
         let (tell_locked, locked) = oneshot::channel();
@@ -329,7 +329,7 @@ impl OpeningJournal {
 fn open(
     plan: Plan,
     session_seed: [u8; 32],
-    accept_head: Option<countersign_log::journal::Head>,
+    accept_head: Option<countersign_log::tree::TreeHead>,
     recorder: &Recorder,
     locked: &dyn Fn(),
 ) -> Result<(), String> {

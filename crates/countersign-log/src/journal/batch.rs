@@ -1,7 +1,10 @@
 //! What is staged and not yet written: lines and hashes, in buffers that are used again and again.
 
-use super::calls::Place;
+use crate::calls::Place;
+use crate::commitment::Salt;
 use crate::hash::Hash;
+use crate::leaf::PlainLeaf;
+use crate::sidecar::push_salt;
 
 /// Buffers that one burst made larger than this are given back.
 const KEPT_OCTETS_MAX: usize = 4 << 20;
@@ -22,6 +25,15 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
         self.hashes.is_empty() && self.calls.is_empty()
+    }
+
+    /// Stages a leaf with its salt.
+    pub(super) fn push(&mut self, leaf: &PlainLeaf, salt: &Salt) {
+        push_salt(&mut self.salts, leaf.index, salt);
+        leaf.push_json(&mut self.leaves);
+        self.leaves.push(b'\n');
+        self.hashes.push(leaf.hash());
+        self.last_timestamp_ms = leaf.timestamp_ms;
     }
 
     pub(super) fn clear(&mut self) {

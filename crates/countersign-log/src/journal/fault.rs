@@ -5,9 +5,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::heads::Head;
 use super::lock::Owner;
 use crate::keys::PublicKey;
+use crate::tree::TreeHead;
 
 /// Why a journal was not opened. A journal that was refused is as it was.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub enum JournalError {
         /// Where it stands.
         file: PathBuf,
         /// What the journal now is.
-        found: Box<Head>,
+        found: Box<TreeHead>,
     },
     /// A head is kept beside the key, but the journal's own list of heads is gone.
     HeadsGone(Box<HeadFault>),
@@ -105,9 +105,9 @@ pub struct HeadFault {
     /// The file in which the head stands.
     pub kept_in: PathBuf,
     /// What was signed.
-    pub head: Head,
+    pub head: TreeHead,
     /// What the journal now is.
-    pub found: Head,
+    pub found: TreeHead,
 }
 
 impl JournalError {

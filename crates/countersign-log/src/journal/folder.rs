@@ -1,14 +1,15 @@
 //! A journal that is a folder: each run writes its own file, so that any number of processes can run
 //! under one identity at once.
 
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::JournalError;
-use super::heads::{self, Head};
+use super::heads;
 use crate::keys::PublicKey;
+use crate::segments::journals_in;
+use crate::tree::TreeHead;
 
 /// Earlier runs whose heads a run names: the newest by name, which begin with their time.
 pub const EARLIER_RUNS_MAX: usize = 100;
@@ -47,7 +48,7 @@ pub struct RunHead {
     /// File name of its journal.
     pub journal: String,
     /// What it signed last.
-    pub head: Head,
+    pub head: TreeHead,
 }
 
 /// The heads of the newest [`EARLIER_RUNS_MAX`] journals of `folder` but `own`, by name. A run that
@@ -60,25 +61,15 @@ pub fn earlier_heads(
     own: &Path,
     identity: PublicKey,
 ) -> Result<Vec<RunHead>, JournalError> {
-    let read = || -> io::Result<Vec<PathBuf>> {
-        let mut journals = Vec::new();
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|name| name == "wlog") && path != own {
-                journals.push(path);
-            }
-        }
-        Ok(journals)
-    };
-    let mut journals = read().map_err(JournalError::io("read the folder", folder))?;
-    journals.sort_unstable();
+    let mut journals = journals_in(folder).map_err(JournalError::io("read the folder", folder))?;
+    journals.retain(|path| path != own);
     let newest = journals.split_off(journals.len().saturating_sub(EARLIER_RUNS_MAX));
     Ok(newest
         .into_iter()
         .filter_map(|path| {
             Some(RunHead {
                 journal: path.file_name()?.to_str()?.to_owned(),
-                head: heads::newest_of(&path, identity)?.head,
+                head: heads::newest_of(&path, identity)?,
             })
         })
         .collect())

@@ -3,18 +3,18 @@
 //! One JSON string a line, each a signed note. The newest is also kept beside the key. This catches
 //! who can change the journal's folder and not the key's; more is for witnesses.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fault::JournalError;
-use super::head_note::{self, SignedAt};
-use super::lines::Lines;
 use super::store::{Disk, Medium, Store};
-use crate::hash::Hash;
 use crate::keys::{Identity, PublicKey};
+use crate::lines::Lines;
+use crate::note;
+use crate::sidecar;
+use crate::tree::TreeHead;
 
 /// The newest heads that are kept, besides the first of each day.
 const KEPT_NEWEST: u64 = 1_000;
@@ -27,21 +27,6 @@ const DAY_MS: u64 = 86_400_000;
 /// A line is looked for in the file's last octets: a note has some 300.
 const TAIL_OCTETS: u64 = 8 << 10;
 
-/// Size and root of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Number of leaves.
-    pub size: u64,
-    /// Root over them.
-    pub root: Hash,
-}
-
-impl std::fmt::Display for Head {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.size, self.root)
-    }
-}
-
 /// The signed heads of one journal.
 #[derive(Debug)]
 pub(super) struct Heads {
@@ -49,7 +34,7 @@ pub(super) struct Heads {
     store: Option<Store>,
     disk: Disk,
     /// The newest head, which the journal must reproduce.
-    pub(super) newest: Option<SignedAt>,
+    pub(super) newest: Option<TreeHead>,
     /// End of the last whole line.
     good: u64,
     lines: u64,
@@ -67,7 +52,7 @@ impl Heads {
         identity: PublicKey,
         disk: &Disk,
     ) -> Result<Self, JournalError> {
-        let path = super::sidecar(journal, "heads");
+        let path = sidecar::path(journal, "heads");
         let mut heads = Self {
             path: path.clone(),
             store: None,
@@ -79,10 +64,8 @@ impl Heads {
             torn: false,
             unreadable: false,
         };
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(heads),
-            Err(error) => return Err(JournalError::io("open", &path)(error)),
+        let Some(file) = sidecar::open(&path).map_err(JournalError::io("open", &path))? else {
+            return Ok(heads);
         };
         let mut lines = Lines::new(file);
         let mut newest = Vec::new();
@@ -123,9 +106,10 @@ impl Heads {
     pub(super) fn sign(
         &mut self,
         identity: &Identity,
-        signed: SignedAt,
+        head: TreeHead,
+        now_ms: u64,
     ) -> io::Result<(String, Arc<Medium>)> {
-        let note = head_note::sign(identity, signed);
+        let note = note::sign_head_at(identity, head, now_ms).to_string();
         let mut line = serde_json::to_string(&note).expect("a string is JSON");
         line.push('\n');
         let store = match &mut self.store {
@@ -134,7 +118,7 @@ impl Heads {
                 let is_new = !self.path.exists();
                 let store = none.insert(Store::open(self.path.clone(), &self.disk, self.good)?);
                 if is_new {
-                    super::sync_folder_of(&self.path)?;
+                    sidecar::sync_folder_of(&self.path)?;
                 }
                 store
             }
@@ -142,7 +126,7 @@ impl Heads {
         store.append(line.as_bytes())?;
         let medium = store.medium().clone();
         self.good = store.good();
-        self.newest = Some(signed);
+        self.newest = Some(head);
         self.lines += 1;
         if self.lines >= self.lines_kept + REWRITE_AFTER {
             // The head is signed and kept either way; a list that is too long is thinned out later.
@@ -154,42 +138,33 @@ impl Heads {
     /// Rewrites the file with the newest heads and the first of each day.
     fn thin_out(&mut self) -> io::Result<()> {
         let newest_from = self.lines.saturating_sub(KEPT_NEWEST);
-        let temporary = super::sidecar(&self.path, "tmp");
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        let mut out = BufWriter::new(file);
-        let mut lines = Lines::new(File::open(&self.path)?);
-        let (mut at, mut kept, mut octets, mut last_day) = (0, 0, 0, None);
-        while let Some(line) = lines.next_filled()? {
-            let day = day_of(line.text);
-            if at >= newest_from || day != last_day {
-                out.write_all(line.text)?;
-                out.write_all(b"\n")?;
-                kept += 1;
-                octets += line.text.len() as u64 + 1;
+        let (kept, octets) = sidecar::replace(&self.path, |out| {
+            let mut lines = Lines::new(File::open(&self.path)?);
+            let (mut at, mut kept, mut octets, mut last_day) = (0, 0, 0, None);
+            while let Some(line) = lines.next_filled()? {
+                let day = day_of(line.text);
+                if at >= newest_from || day != last_day {
+                    out.write_all(line.text)?;
+                    out.write_all(b"\n")?;
+                    kept += 1;
+                    octets += line.text.len() as u64 + 1;
+                }
+                last_day = day;
+                at += 1;
             }
-            last_day = day;
-            at += 1;
-        }
-        out.into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_all()?;
-        fs::rename(&temporary, &self.path)?;
+            Ok((kept, octets))
+        })?;
         // The next head opens the new file.
         self.store = None;
         (self.good, self.lines, self.lines_kept) = (octets, kept, kept);
-        super::sync_folder_of(&self.path)
+        sidecar::sync_folder_of(&self.path)
     }
 }
 
 /// The newest head of another journal, from the end of its file: one that is not there, torn or not
 /// signed by `identity` counts as none.
-pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<SignedAt> {
-    let mut file = File::open(super::sidecar(journal, "heads")).ok()?;
+pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<TreeHead> {
+    let mut file = File::open(sidecar::path(journal, "heads")).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_OCTETS)))
         .ok()?;
@@ -201,16 +176,13 @@ pub(super) fn newest_of(journal: &Path, identity: PublicKey) -> Option<SignedAt>
 }
 
 /// One line of the file.
-fn read_line(text: &[u8], identity: PublicKey) -> Option<SignedAt> {
+fn read_line(text: &[u8], identity: PublicKey) -> Option<TreeHead> {
     let note: String = serde_json::from_slice(text).ok()?;
-    head_note::read(&note, identity)
+    note::open_head(identity, &note).ok()
 }
 
 /// The day on which a line's head was signed; the file's own lines need no second verification.
 fn day_of(text: &[u8]) -> Option<u64> {
     let note: String = serde_json::from_slice(text).ok()?;
-    let time: u64 = note
-        .lines()
-        .find_map(|line| line.strip_prefix("time ")?.parse().ok())?;
-    Some(time / DAY_MS)
+    Some(note::head_time_ms(&note)? / DAY_MS)
 }

@@ -4,20 +4,20 @@
 //! list while the copy is there was robbed of it. Either goes on only if the operator names its
 //! present head.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::{HeadFault, JournalError};
-use super::head_note::{self, SignedAt};
-use super::heads::{self, Head, Heads};
+use super::heads::{self, Heads};
 use super::opening::Warning;
 use super::resume::{Expected, Replay};
-use super::segment::segment_path;
 use super::start::Start;
 use crate::json::Members;
 use crate::keys::PublicKey;
+use crate::note;
+use crate::segments::segment_path;
+use crate::sidecar;
+use crate::tree::TreeHead;
 
 /// Longest copy beside the key that is read: a note has some 300 octets.
 const COPY_OCTETS_MAX: u64 = 16 << 10;
@@ -25,7 +25,7 @@ const COPY_OCTETS_MAX: u64 = 16 << 10;
 /// The heads that were signed, as they are kept.
 #[derive(Debug)]
 pub(super) struct KeptHeads {
-    copy: Option<(PathBuf, Head)>,
+    copy: Option<(PathBuf, TreeHead)>,
     /// The copy is of a segment that does not exist, or no longer as it was signed.
     copy_is_broken: bool,
     /// There is a copy beside the key, but no list of heads.
@@ -58,14 +58,13 @@ impl KeptHeads {
             CopyRead::Read(copy) => copy,
         };
         let number = start.number;
-        kept.copy = Some((copy_path.to_owned(), copy.signed.head));
+        kept.copy = Some((copy_path.to_owned(), copy.head));
         if copy.segment < number {
             // The last head of an earlier segment; its own list must still end in it.
             let earlier = segment_path(start.base, copy.segment);
             let earlier = heads::newest_of(&earlier, identity);
-            kept.copy_is_broken = !earlier.is_some_and(|earlier| {
-                earlier.head == copy.signed.head || earlier.head.size > copy.signed.head.size
-            });
+            kept.copy_is_broken = !earlier
+                .is_some_and(|earlier| earlier == copy.head || earlier.size > copy.head.size);
         } else {
             kept.copy_is_broken = copy.segment > number;
             kept.gone = copy.segment == number && heads.is_absent();
@@ -79,7 +78,7 @@ impl KeptHeads {
     /// What the journal must reproduce.
     pub(super) fn expected(&self, heads: &Heads) -> Vec<Expected> {
         let newest = heads.newest.map(|newest| Expected {
-            head: newest.head,
+            head: newest,
             kept_in: heads.path().to_owned(),
         });
         let copy = self
@@ -98,12 +97,9 @@ impl KeptHeads {
         self,
         path: &Path,
         replay: &Replay,
-        accept: Option<Head>,
+        accept: Option<TreeHead>,
     ) -> Result<Vec<Warning>, JournalError> {
-        let found = Head {
-            size: replay.frontier.size(),
-            root: replay.frontier.root(),
-        };
+        let found = replay.frontier.head();
         let of = |kept_in: &Path, head| {
             Box::new(HeadFault {
                 path: path.to_owned(),
@@ -142,26 +138,24 @@ impl KeptHeads {
 struct Copy {
     /// Number of the segment that it is a head of.
     segment: u32,
-    signed: SignedAt,
+    head: TreeHead,
 }
 
 impl Copy {
     fn read(path: &Path, identity: PublicKey) -> Result<CopyRead, JournalError> {
         const FIELDS: [&str; 2] = ["segment", "note"];
         let mut text = Vec::new();
-        match File::open(path) {
-            Ok(file) => file
-                .take(COPY_OCTETS_MAX)
-                .read_to_end(&mut text)
-                .map_err(JournalError::io("read", path))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CopyRead::Absent),
-            Err(error) => return Err(JournalError::io("open", path)(error)),
+        let Some(file) = sidecar::open(path).map_err(JournalError::io("open", path))? else {
+            return Ok(CopyRead::Absent);
         };
+        file.take(COPY_OCTETS_MAX)
+            .read_to_end(&mut text)
+            .map_err(JournalError::io("read", path))?;
         let read = || {
             let members = Members::read(text.trim_ascii(), &FIELDS).ok()?;
             Some(Self {
                 segment: u32::try_from(members.u64(0).ok()?).ok()?,
-                signed: head_note::read(&members.string(1).ok()?, identity)?,
+                head: note::open_head(identity, &members.string(1).ok()?).ok()?,
             })
         };
         Ok(read().map_or(CopyRead::Unreadable, CopyRead::Read))
@@ -177,17 +171,10 @@ enum CopyRead {
     Read(Copy),
 }
 
-/// Writes the copy beside the key: temporary file, sync, rename, so that it is never half there.
+/// Writes the copy beside the key.
 pub(super) fn write_copy(path: &Path, segment: u32, note: &str) -> io::Result<()> {
     let note = serde_json::to_string(note).expect("a string is JSON");
-    let temporary = super::sidecar(path, "tmp");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(format!("{{\"segment\":{segment},\"note\":{note}}}\n").as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&temporary, path)
+    sidecar::replace(path, |out| {
+        writeln!(out, "{{\"segment\":{segment},\"note\":{note}}}")
+    })
 }

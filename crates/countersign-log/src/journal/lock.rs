@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fault::JournalError;
+use crate::sidecar;
 
 /// How long a start should wait for the journal: hosts reconnect while the old process still drains.
 pub const LOCK_WAIT: Duration = Duration::from_secs(3);
@@ -73,7 +74,7 @@ impl Lock {
         let mut replaced = 0;
         let earlier: Vec<_> = super::SIDECARS
             .into_iter()
-            .filter(|name| super::sidecar(path, name).exists())
+            .filter(|name| sidecar::path(path, name).exists())
             .collect();
         let mut created = false;
         loop {
@@ -113,7 +114,7 @@ impl Lock {
         let Some(file) = open_or_create(path, created)? else {
             return Ok(Try::Replaced);
         };
-        let lock_path = super::sidecar(path, "lock");
+        let lock_path = sidecar::path(path, "lock");
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -161,7 +162,7 @@ impl Drop for Lock {
                 if self.earlier.contains(&name) {
                     continue;
                 }
-                let _ = fs::remove_file(super::sidecar(&self.path, name));
+                let _ = fs::remove_file(sidecar::path(&self.path, name));
             }
             let _ = fs::remove_file(&self.path);
         }
@@ -183,11 +184,11 @@ fn open_or_create(path: &Path, created: &mut bool) -> Result<Option<File>, Journ
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(JournalError::io("open", path)(error)),
     }
-    let folder = super::folder_of(path);
+    let folder = sidecar::folder_of(path);
     if !folder.is_dir() {
         return Err(JournalError::NoFolder(folder.to_owned()));
     }
-    let salts = super::sidecar(path, "salts");
+    let salts = sidecar::path(path, "salts");
     if salts.exists() {
         return Err(JournalError::SaltsWithoutJournal(salts));
     }

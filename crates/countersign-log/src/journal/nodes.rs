@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use crate::hash::Hash;
+use crate::tree::Nodes;
 
 const NODE_OCTETS: u64 = 32;
 
@@ -29,7 +30,7 @@ const WAITING_OCTETS_MAX: usize = 1 << 20;
 
 /// The node file of one journal.
 #[derive(Debug)]
-pub(super) struct Nodes {
+pub(super) struct NodeFile {
     file: File,
     /// Nodes on disk that are known to be right.
     written: u64,
@@ -40,7 +41,7 @@ pub(super) struct Nodes {
     given_up: bool,
 }
 
-impl Nodes {
+impl NodeFile {
     /// Opens or makes the file, to be compared with a journal from its first leaf on.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let open = || {
@@ -108,9 +109,10 @@ impl Nodes {
             }
         }
     }
+}
 
-    /// The root of the complete subtree over leaves `index << level ..  (index + 1) << level`.
-    pub(super) fn read(&self, level: u32, index: u64) -> io::Result<Hash> {
+impl Nodes for NodeFile {
+    fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
         let last_leaf = index
             .checked_add(1)
             .and_then(|next| next.checked_mul(1u64.checked_shl(level)?))

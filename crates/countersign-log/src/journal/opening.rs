@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::calls::OpenIntents;
-use super::header::Seal;
-use super::heads::Head;
+use super::ledger::OpenIntents;
+use super::seal::Seal;
 use super::segment::Limits;
+use crate::tree::TreeHead;
 
 /// Everything that a start is given: nothing random or timely is found out here.
 pub struct Opening<'a> {
@@ -21,7 +21,7 @@ pub struct Opening<'a> {
     /// Where the newest head is also kept, beside the key.
     pub key_head: Option<&'a Path>,
     /// The head that the journal now has, to go on although it does not reproduce what was signed.
-    pub accept_head: Option<Head>,
+    pub accept_head: Option<TreeHead>,
     /// How long to wait while another process holds the journal; [`LOCK_WAIT`](super::LOCK_WAIT) is right for hosts.
     pub lock_wait: Duration,
     /// Called once the journal is locked, before it is read: reading a long one takes a while.
@@ -75,7 +75,7 @@ pub enum Warning {
     /// The operator accepted a journal that is not the one that was signed.
     HeadAccepted {
         /// What the journal is.
-        head: Head,
+        head: TreeHead,
         /// Why it would have been refused.
         instead: String,
     },

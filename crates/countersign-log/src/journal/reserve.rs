@@ -8,6 +8,8 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::sidecar;
+
 /// Room for some 1,800 outcomes with their salts and pairs.
 const RESERVE_OCTETS: usize = 1 << 20;
 
@@ -22,7 +24,7 @@ impl Reserve {
     /// Tries to keep room beside the journal.
     pub(super) fn beside(journal: &Path) -> Self {
         let mut reserve = Self {
-            path: super::sidecar(journal, "reserve"),
+            path: sidecar::path(journal, "reserve"),
             kept: false,
         };
         reserve.keep();

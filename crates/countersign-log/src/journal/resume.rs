@@ -8,22 +8,23 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::calls::{Ended, Ledger};
 use super::fault::JournalError;
-use super::header::Header;
-use super::heads::Head;
-use super::lines::{Line, Lines};
-use super::nodes::Nodes;
+use super::ledger::{Ended, Ledger};
+use super::nodes::NodeFile;
+use super::seal::read_header;
 use crate::hash::Hash;
+use crate::header::Header;
 use crate::hex;
 use crate::keys::{KeyBinding, PublicKey};
 use crate::leaf::{Leaf, PlainLeaf};
-use crate::tree::Frontier;
+use crate::lines::{Line, Lines};
+use crate::record::Record;
+use crate::tree::{Frontier, TreeHead};
 
 /// A signed head that the journal must reproduce, and where it stands.
 #[derive(Debug)]
 pub(super) struct Expected {
-    pub(super) head: Head,
+    pub(super) head: TreeHead,
     pub(super) kept_in: PathBuf,
 }
 
@@ -53,7 +54,7 @@ pub(super) fn header(file: &File, path: &Path) -> Result<Option<Header>, Journal
     let Some(line) = lines.next().map_err(JournalError::io("read", path))? else {
         return Ok(None);
     };
-    Header::read(line.text, path).map(Some)
+    read_header(line.text, path).map(Some)
 }
 
 fn lines_of<'a>(mut file: &'a File, path: &Path) -> Result<Lines<&'a File>, JournalError> {
@@ -68,7 +69,7 @@ pub(super) fn replay(
     path: &Path,
     identity: PublicKey,
     ledger: Ledger,
-    nodes: Option<&mut Nodes>,
+    nodes: Option<&mut NodeFile>,
     expected: Vec<Expected>,
 ) -> Result<Replay, JournalError> {
     let mut reader = Reader {
@@ -123,7 +124,7 @@ struct Reader<'a> {
     path: &'a Path,
     identity: String,
     ledger: Ledger,
-    nodes: Option<&'a mut Nodes>,
+    nodes: Option<&'a mut NodeFile>,
     /// Heads that were not reproduced yet.
     expected: Vec<Expected>,
     frontier: Frontier,
@@ -135,19 +136,13 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Takes one line in; false if it is neither leaf nor binding.
     fn take(&mut self, line: Line<'_>) -> Result<bool, JournalError> {
-        if let Some(plain) = PlainLeaf::read(line.text) {
-            return self.take_plain(plain, line.number).map(|()| true);
+        match Record::read(line.text) {
+            Ok(Record::Plain(plain)) => self.take_plain(plain, line.number)?,
+            Ok(Record::Leaf(leaf)) => self.take_leaf(&leaf, line.number)?,
+            Ok(Record::Binding(binding)) => self.take_binding(&binding, line.number)?,
+            Err(_) => return Ok(false),
         }
-        if std::str::from_utf8(line.text).is_err() {
-            return Ok(false);
-        }
-        if let Ok(leaf) = Leaf::read(line.text) {
-            return self.take_leaf(&leaf, line.number).map(|()| true);
-        }
-        match KeyBinding::read(line.text) {
-            Ok(binding) => self.take_binding(&binding, line.number).map(|()| true),
-            Err(_) => Ok(false),
-        }
+        Ok(true)
     }
 
     fn take_plain(&mut self, plain: PlainLeaf, line: u64) -> Result<(), JournalError> {
@@ -212,9 +207,8 @@ impl Reader<'_> {
             .iter()
             .any(|expected| expected.head.size == size)
         {
-            let root = self.frontier.root();
-            self.expected
-                .retain(|expected| expected.head != Head { size, root });
+            let head = self.frontier.head();
+            self.expected.retain(|expected| expected.head != head);
         }
     }
 

@@ -8,19 +8,21 @@ use std::io;
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::calls::{self, Place};
 use super::fault::JournalError;
-use super::header::Seal;
-use super::heads::Head;
+use super::ledger::Ledger;
 use super::lock::Lock;
 use super::opening::Opened;
-use super::segment::{self, Segment, segment_path};
+use super::seal::Seal;
+use super::segment::Segment;
 use super::start::{self, Start, Started};
-use super::{Journal, resume, salts};
+use super::{Journal, resume};
+use crate::calls::{self, Place};
 use crate::commitment;
 use crate::hash::Hash;
 use crate::keys::Identity;
 use crate::leaf::{Kind, PlainLeaf};
+use crate::segments::{segment_path, segment_payload};
+use crate::tree::TreeHead;
 
 /// After a rotation that failed, this many more leaves are written before it is tried again.
 const ROTATE_AGAIN_AFTER: u64 = 1_000;
@@ -39,12 +41,9 @@ impl Journal {
         let path = segment_path(&self.base, number - 1);
         let identity = self.identity.public();
         let file = File::open(&path).map_err(JournalError::io("open", &path))?;
-        let ledger = calls::Ledger::open(&path, number - 1)?;
+        let ledger = Ledger::open(&path, number - 1)?;
         let replay = resume::replay(Some(&file), &path, identity, ledger, None, Vec::new())?;
-        let previous = Head {
-            size: replay.frontier.size(),
-            root: replay.frontier.root(),
-        };
+        let previous = replay.frontier.head();
         let open = replay.calls.open;
         let batch = self.segment_batch(number, previous, &open.places, now_ms);
         self.last_timestamp_ms = batch.last_timestamp_ms;
@@ -80,8 +79,7 @@ impl Journal {
         let previous = self.segment.head();
         let number = self.segment.number + 1;
         let mut next = self.next_segment(number).map_err(|error| text(&error))?;
-        let mut carried: Vec<_> = self.open.iter().copied().collect();
-        carried.sort_unstable();
+        let carried: Vec<_> = self.open.iter().copied().collect();
         let batch = self.segment_batch(number, previous, &carried, now_ms);
         next.begin(batch).map_err(|error| text(&error))?;
         next.lock.remove = false;
@@ -116,8 +114,8 @@ impl Journal {
     }
 
     /// The first leaf of a segment, and the intents that are open across the change.
-    fn segment_batch(&self, number: u32, previous: Head, open: &[Place], now_ms: u64) -> Batch {
-        let payload = segment::payload(number, previous);
+    fn segment_batch(&self, number: u32, previous: TreeHead, open: &[Place], now_ms: u64) -> Batch {
+        let payload = segment_payload(number, previous);
         // Nobody else has the session's seed, so what is derived from it is as secret as a random salt.
         let salt = Hash::of(&[
             b"countersign segment salt",
@@ -132,14 +130,8 @@ impl Journal {
             session: self.session.0,
             payload_hash: commitment::commit(&payload, &salt, 0),
         };
-        let mut batch = Batch {
-            last_timestamp_ms: leaf.timestamp_ms,
-            ..Batch::default()
-        };
-        salts::push(&mut batch.salts, 0, &salt);
-        leaf.push_json(&mut batch.leaves);
-        batch.leaves.push(b'\n');
-        batch.hashes.push(leaf.hash());
+        let mut batch = Batch::default();
+        batch.push(&leaf, &salt);
         for intent in open {
             calls::push_carried(&mut batch.calls, 0, *intent);
         }

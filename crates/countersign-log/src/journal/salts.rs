@@ -4,23 +4,13 @@
 //! written before its leaf; at a start those without a leaf, and those of forgotten leaves, go.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use super::fault::JournalError;
-use super::lines::Lines;
-use crate::commitment::Salt;
-use crate::hex;
-use crate::json::Members;
-
-/// Appends the line of one salt.
-pub(super) fn push(lines: &mut Vec<u8>, index: u64, salt: &Salt) {
-    write!(lines, "{{\"i\":{index},\"s\":\"").expect("a Vec takes every octet");
-    hex::push(lines, salt);
-    lines.extend(b"\"}\n");
-}
+use crate::lines::Lines;
+use crate::sidecar::{self, push_salt, read_salt};
 
 /// What a start has to do with a salts file.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,10 +40,8 @@ impl Live<'_> {
 
 /// Reads the salts file and changes nothing.
 pub(super) fn inspect(path: &Path, live: Live<'_>) -> Result<Repair, JournalError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Repair::Absent),
-        Err(error) => return Err(JournalError::io("open", path)(error)),
+    let Some(file) = sidecar::open(path).map_err(JournalError::io("open", path))? else {
+        return Ok(Repair::Absent);
     };
     let mut lines = Lines::new(file);
     let (mut octets, mut add_newline) = (0, false);
@@ -69,7 +57,7 @@ pub(super) fn inspect(path: &Path, live: Live<'_>) -> Result<Repair, JournalErro
                 why: "this is no salt, and more follows; remove the file to go on without disclosing or forgetting earlier leaves",
             });
         }
-        match read(line.text) {
+        match read_salt(line.text) {
             None => unparsable = Some(line.number),
             Some((index, _)) if live.has(index) => {
                 // A stale salt before a live one can only go by rewriting the file.
@@ -90,41 +78,24 @@ pub(super) fn inspect(path: &Path, live: Live<'_>) -> Result<Repair, JournalErro
     })
 }
 
-/// Writes the file anew with the live salts only: temporary file, sync, rename, sync of the folder.
+/// Writes the file anew with the live salts only, and gives its size.
 pub(super) fn rewrite(path: &Path, live: Live<'_>) -> io::Result<u64> {
-    let temporary = super::sidecar(path, "tmp");
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    let mut out = BufWriter::new(file);
-    let mut lines = Lines::new(File::open(path)?);
-    let mut octets = 0;
-    let mut kept = Vec::new();
-    while let Some(line) = lines.next_filled()? {
-        if let Some((index, salt)) = read(line.text)
-            && live.has(index)
-        {
-            kept.clear();
-            push(&mut kept, index, &salt);
-            out.write_all(&kept)?;
-            octets += kept.len() as u64;
+    let octets = sidecar::replace(path, |out| {
+        let mut lines = Lines::new(File::open(path)?);
+        let mut octets = 0;
+        let mut kept = Vec::new();
+        while let Some(line) = lines.next_filled()? {
+            if let Some((index, salt)) = read_salt(line.text)
+                && live.has(index)
+            {
+                kept.clear();
+                push_salt(&mut kept, index, &salt);
+                out.write_all(&kept)?;
+                octets += kept.len() as u64;
+            }
         }
-    }
-    out.into_inner()
-        .map_err(io::IntoInnerError::into_error)?
-        .sync_all()?;
-    fs::rename(&temporary, path)?;
-    super::sync_folder_of(path)?;
+        Ok(octets)
+    })?;
+    sidecar::sync_folder_of(path)?;
     Ok(octets)
-}
-
-/// One line's index and salt.
-fn read(text: &[u8]) -> Option<(u64, Salt)> {
-    const FIELDS: [&str; 2] = ["i", "s"];
-    let members = Members::read(text, &FIELDS).ok()?;
-    let salt = hex::decode(members.string(1).ok()?.as_bytes()).ok()?;
-    Some((members.u64(0).ok()?, salt))
 }

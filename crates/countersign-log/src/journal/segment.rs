@@ -1,26 +1,15 @@
-//! A segment: one file of the set that a long journal is, with its sidecars, open for writing.
-//!
-//! Each segment is a journal by itself, whose indices begin at 0, so that the reference's tools can
-//! read it and its dossier stays below their limit on input. `X.wlog` is segment 0, `X.0001.wlog` the
-//! next. The first payload leaf of a later segment is
-//! `{"number":N,"previous_head":{"root":"<64 hex>","size":N},"profile":"countersign.segment v1"}`.
-//!
-//! A call may be open while its journal rotates. Its result then stands in the later segment, its
-//! payload and its line in `.calls` naming the intent by segment and index ([`Place`](super::Place)).
-//! The open intents are listed in the later segment's `.calls`, so that a start reads that one alone.
+//! A segment: one file of the [set](crate::segments) that a long journal is, with its sidecars, open
+//! for writing.
 
-use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::batch::Batch;
 use super::fault::WriteError;
-use super::heads::{Head, Heads};
+use super::heads::Heads;
 use super::lock::Lock;
-use super::nodes::Nodes;
+use super::nodes::NodeFile;
 use super::store::Store;
-use crate::tree::Frontier;
+use crate::tree::{Frontier, TreeHead};
 
 /// When a journal goes on in the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,57 +30,6 @@ impl Default for Limits {
     }
 }
 
-/// The file of segment `number` of the journal at `base`.
-pub fn segment_path(base: &Path, number: u32) -> PathBuf {
-    if number == 0 {
-        return base.to_owned();
-    }
-    let mut name = OsString::from(base.file_stem().unwrap_or_default());
-    name.push(format!(".{number:04}"));
-    if let Some(extension) = base.extension() {
-        name.push(".");
-        name.push(extension);
-    }
-    base.with_file_name(name)
-}
-
-/// The number of the newest segment of the journal at `base`, 0 if it never rotated.
-pub fn newest_segment(base: &Path) -> io::Result<u32> {
-    let entries = match fs::read_dir(super::folder_of(base)) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error),
-    };
-    let mut newest = 0;
-    for entry in entries {
-        let path = entry?.path();
-        let digits = |path: &Path| -> Option<u32> {
-            let stem = Path::new(path.file_stem()?);
-            let number = if base.extension().is_some() {
-                stem.extension()?
-            } else {
-                path.extension()?
-            };
-            number.to_str()?.parse().ok()
-        };
-        if let Some(number) = digits(&path)
-            && segment_path(base, number).file_name() == path.file_name()
-        {
-            newest = newest.max(number);
-        }
-    }
-    Ok(newest)
-}
-
-/// The payload of a segment's first leaf, canonical JSON.
-pub(super) fn payload(number: u32, previous: Head) -> Vec<u8> {
-    format!(
-        "{{\"number\":{number},\"previous_head\":{{\"root\":\"{}\",\"size\":{}}},\"profile\":\"countersign.segment v1\"}}",
-        previous.root, previous.size
-    )
-    .into_bytes()
-}
-
 /// One segment, locked and open for writing.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -100,7 +38,7 @@ pub(super) struct Segment {
     pub(super) leaves: Store,
     pub(super) salts: Store,
     pub(super) calls: Store,
-    pub(super) nodes: Nodes,
+    pub(super) nodes: NodeFile,
     pub(super) heads: Heads,
     pub(super) frontier: Frontier,
     /// A failed batch may still stand behind the good part of a file.
@@ -110,11 +48,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub(super) fn head(&self) -> Head {
-        Head {
-            size: self.frontier.size(),
-            root: self.frontier.root(),
-        }
+    pub(super) fn head(&self) -> TreeHead {
+        self.frontier.head()
     }
 
     /// Writes a batch, one `write` for each file, the leaves last: a leaf without its salt can never be

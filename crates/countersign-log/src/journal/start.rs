@@ -6,20 +6,23 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::calls::{self, Ledger, OpenIntents};
 use super::fault::JournalError;
-use super::header::{self, Header, Seal};
-use super::heads::{Head, Heads};
+use super::heads::Heads;
 use super::kept_heads::KeptHeads;
+use super::ledger::{Ledger, OpenIntents};
 use super::lock::Lock;
-use super::nodes::Nodes;
+use super::nodes::NodeFile;
 use super::opening::Warning;
 use super::resume::{self, Replay};
 use super::salts::{self, Live, Repair};
+use super::seal::{self, Seal};
 use super::segment::Segment;
 use super::store::{Disk, Store};
-use super::{sidecar, sync_folder_of};
+use crate::calls;
+use crate::header::{self, Header};
 use crate::keys::{Identity, KeyBinding, PublicKey};
+use crate::sidecar::{self, sync_folder_of};
+use crate::tree::TreeHead;
 
 /// What a start needs besides the locked file.
 #[derive(Debug)]
@@ -31,7 +34,7 @@ pub(super) struct Start<'a> {
     pub(super) now_ms: u64,
     /// Where the newest head is also kept.
     pub(super) key_head: Option<&'a Path>,
-    pub(super) accept_head: Option<Head>,
+    pub(super) accept_head: Option<TreeHead>,
     pub(super) disk: &'a Disk,
 }
 
@@ -118,9 +121,9 @@ impl Ownership {
     fn read(file: &File, path: &Path, seal: Seal) -> Result<Self, JournalError> {
         match (read_header(file, path, &seal)?, seal) {
             (Some(header), seal) => Ok(Self {
-                unsealed: header.is_unsealed(),
+                unsealed: header.seed.is_some(),
                 header_session: Some(header.session_number),
-                identity: header.identity(seal, path)?,
+                identity: seal.open(&header, path)?,
             }),
             (None, Seal::Sealed(identity)) => Ok(Self {
                 identity,
@@ -150,7 +153,7 @@ impl Ownership {
 #[derive(Debug)]
 struct Found {
     heads: Heads,
-    nodes: Nodes,
+    nodes: NodeFile,
     replay: Replay,
     repair: Repair,
     warnings: Vec<Warning>,
@@ -166,8 +169,8 @@ impl Found {
         let identity = ownership.identity.public();
         let heads = Heads::read(path, identity, start.disk)?;
         let kept_heads = KeptHeads::read(start, &heads, identity)?;
-        let tree = sidecar(path, "tree");
-        let mut nodes = Nodes::open(&tree).map_err(JournalError::io("open", &tree))?;
+        let tree = sidecar::path(path, "tree");
+        let mut nodes = NodeFile::open(&tree).map_err(JournalError::io("open", &tree))?;
         let replay = resume::replay(
             (!ownership.is_new()).then_some(file),
             path,
@@ -181,7 +184,7 @@ impl Found {
         let repair = if ownership.is_new() {
             Repair::Absent
         } else {
-            salts::inspect(&sidecar(path, "salts"), live(&replay))?
+            salts::inspect(&sidecar::path(path, "salts"), live(&replay))?
         };
         if matches!(repair, Repair::Absent) && replay.frontier.size() > 0 {
             warnings.push(Warning::SaltsMissing);
@@ -229,12 +232,12 @@ fn read_header(file: &File, path: &Path, seal: &Seal) -> Result<Option<Header>, 
     let content = content().map_err(read)?;
     let whole = (content.len() as u64) < TORN_HEADER_OCTETS_MAX;
     let text = content.trim_ascii();
-    if whole && !content.contains(&b'\n') && Header::read(text, path).is_err() {
-        return if header::is_torn(&content, seal) {
-            Ok(None)
-        } else {
-            Header::read(text, path).map(Some)
-        };
+    if whole
+        && !content.contains(&b'\n')
+        && Header::read(text).is_err()
+        && seal::is_torn(&content, seal)
+    {
+        return Ok(None);
     }
     resume::header(file, path)
 }
@@ -265,11 +268,11 @@ fn begin(
 
 /// An empty journal with salts once had leaves. Their salts are not ours to destroy.
 fn set_salts_aside(path: &Path, now_ms: u64) -> Result<Option<PathBuf>, JournalError> {
-    let salts = sidecar(path, "salts");
+    let salts = sidecar::path(path, "salts");
     if !fs::metadata(&salts).is_ok_and(|salts| salts.len() > 0) {
         return Ok(None);
     }
-    let aside = sidecar(path, &format!("salts.until-{now_ms}"));
+    let aside = sidecar::path(path, &format!("salts.until-{now_ms}"));
     fs::rename(&salts, &aside).map_err(JournalError::io("move", &salts))?;
     Ok(Some(aside))
 }
@@ -282,7 +285,7 @@ fn live(replay: &Replay) -> Live<'_> {
 }
 
 fn open_salts(journal: &Path, found: &Found, disk: &Disk) -> Result<Store, JournalError> {
-    let path = sidecar(journal, "salts");
+    let path = sidecar::path(journal, "salts");
     let (good, add_newline) = match found.repair {
         Repair::Absent => (0, false),
         Repair::Keep {
@@ -311,7 +314,7 @@ fn open_calls(
     session: PublicKey,
     disk: &Disk,
 ) -> Result<Store, JournalError> {
-    let path = sidecar(journal, "calls");
+    let path = sidecar::path(journal, "calls");
     let mut line = Vec::new();
     if replay.calls.add_newline {
         line.push(b'\n');

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::heads::Head;
 use super::store::Medium;
+use crate::tree::TreeHead;
 
 /// Which files of a batch must be on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum SyncScope {
 #[derive(Debug)]
 pub struct SyncTarget {
     pub(super) segment: u32,
-    pub(super) head: Head,
+    pub(super) head: TreeHead,
     pub(super) leaves: (Arc<Medium>, u64),
     /// Those of the sidecars that have something new.
     pub(super) salts: Option<(Arc<Medium>, u64)>,

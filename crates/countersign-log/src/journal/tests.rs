@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::faulty::{Effect, Fault, Faults, Operation};
 use super::store::Disk;
 use super::*;
+use crate::sidecar;
 
 const NOW_MS: u64 = 1_800_000_000_000;
 const EFFECTS: [Effect; 3] = [Effect::Lost, Effect::Half, Effect::Persisted];
@@ -70,7 +71,7 @@ impl Bench {
     }
 
     /// What a start that knows of no fault finds.
-    fn reopened_head(&self) -> Head {
+    fn reopened_head(&self) -> TreeHead {
         Journal::open(opening(&self.path)).unwrap().0.head()
     }
 }
@@ -180,7 +181,7 @@ fn a_failed_sync_stops_the_journal_for_good() {
             drop(journal);
             assert_eq!(bench.reopened_head().size, 2);
             assert!(
-                !sidecar(&bench.path, "heads").exists(),
+                !sidecar::path(&bench.path, "heads").exists(),
                 "no head covers what may be lost"
             );
         }
@@ -216,7 +217,7 @@ fn a_head_that_cannot_be_written_is_signed_again_later() {
         ));
         assert!(journal.sign_head(NOW_MS).unwrap().is_some());
         drop(journal);
-        let heads = std::fs::read_to_string(sidecar(&bench.path, "heads")).unwrap();
+        let heads = std::fs::read_to_string(sidecar::path(&bench.path, "heads")).unwrap();
         assert_eq!(heads.lines().count(), 1);
         assert_eq!(bench.reopened_head().size, 2);
     }
@@ -225,7 +226,7 @@ fn a_head_that_cannot_be_written_is_signed_again_later() {
 #[test]
 fn the_reserve_is_given_up_only_when_the_disk_is_full_and_can_be_taken_again() {
     let bench = bench();
-    let reserve = sidecar(&bench.path, "reserve");
+    let reserve = sidecar::path(&bench.path, "reserve");
     let (mut journal, _) = bench.open();
     assert!(journal.reserve_is_kept());
     assert_eq!(std::fs::metadata(&reserve).unwrap().len(), 1 << 20);

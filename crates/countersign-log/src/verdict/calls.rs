@@ -2,19 +2,13 @@
 //!
 //! The leaves hide it behind their salts. The file is not signed, so nothing here is a failure: it
 //! says what its writer knew. It is read beside the journal; only open intents are in memory.
-//!
-//! Lines, in the order of the leaves that they speak of: `{"n":N,"s":"<session>"}`, from leaf N on
-//! this session keeps the file; `{"r":R,"i":I}`, result R answers intent I, with `"g":G` one of
-//! segment G; `{"o":O,"i":I,"g":G}`, intent I of segment G was open when this segment began;
-//! `{"l":L,"p":P}` or `{"i":L,"p":P}`, leaf L says with payload P which intents a crash left open.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Read};
 
-use super::lines::Lines;
-use crate::hex;
-use crate::json::Members;
+use crate::calls::{Entry, Place};
 use crate::leaf::Kind;
+use crate::lines::Lines;
 
 /// Open intents that are told apart: far more than are in flight (1,024 per client) and than crashes leave.
 const OPEN_MAX: usize = 65_536;
@@ -22,20 +16,17 @@ const OPEN_MAX: usize = 65_536;
 /// Intents that a report lists by place; more are only counted.
 const LISTED_MAX: usize = 100;
 
-/// Segment and index of an intent.
-pub type CallPlace = (u64, u64);
-
 /// Some intents: how many, and where the first of them stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intents {
     /// How many there are.
     pub count: u64,
     /// The first of them, at most 100.
-    pub places: Vec<CallPlace>,
+    pub places: Vec<Place>,
 }
 
 impl Intents {
-    fn add(&mut self, place: CallPlace) {
+    fn add(&mut self, place: Place) {
         self.count += 1;
         if self.places.len() < LISTED_MAX {
             self.places.push(place);
@@ -77,60 +68,6 @@ impl CallsReport {
     }
 }
 
-enum Entry {
-    Session { from: u64, key: [u8; 32] },
-    Pair { result: u64, intent: CallPlace },
-    Carried { leaf: u64, intent: CallPlace },
-    Lost { leaf: u64, intents: Vec<CallPlace> },
-}
-
-impl Entry {
-    fn read(text: &[u8], segment: u64) -> Option<Self> {
-        const FIELDS: [&str; 8] = ["n", "s", "r", "i", "g", "o", "l", "p"];
-        let members = Members::read(text, &FIELDS).ok()?;
-        let number = |at| members.optional_u64(at).ok();
-        let intent = || Some((number(4)?.unwrap_or(segment), number(3)??));
-        if let Some(from) = number(0)? {
-            let key = hex::decode(members.string(1).ok()?.as_bytes()).ok()?;
-            return Some(Self::Session { from, key });
-        }
-        if let Some(result) = number(2)? {
-            let intent = intent()?;
-            return Some(Self::Pair { result, intent });
-        }
-        if let Some(leaf) = number(5)? {
-            let intent = intent()?;
-            return Some(Self::Carried { leaf, intent });
-        }
-        let leaf = number(6)?.or(number(3)?)?;
-        let intents = lost_intents(members.raw(7)?.get(), segment)?;
-        Some(Self::Lost { leaf, intents })
-    }
-
-    /// The leaf with which it is taken into account.
-    fn leaf(&self) -> u64 {
-        match self {
-            Self::Session { from: leaf, .. }
-            | Self::Pair { result: leaf, .. }
-            | Self::Carried { leaf, .. }
-            | Self::Lost { leaf, .. } => *leaf,
-        }
-    }
-}
-
-/// The intents in a `countersign.lost` payload, which stands as an object or as the text of one:
-/// indices in `intents`, pairs of segment and index in `earlier`.
-fn lost_intents(payload: &str, segment: u64) -> Option<Vec<CallPlace>> {
-    let mut payload: serde_json::Value = serde_json::from_str(payload).ok()?;
-    if let Some(text) = payload.as_str() {
-        payload = serde_json::from_str(text).ok()?;
-    }
-    let list = |name: &str| payload[name].as_array().into_iter().flatten();
-    let here = list("intents").filter_map(|index| Some((segment, index.as_u64()?)));
-    let earlier = list("earlier").filter_map(|pair| Some((pair[0].as_u64()?, pair[1].as_u64()?)));
-    Some(here.chain(earlier).collect())
-}
-
 /// Whether a session keeps the file. Until its first result it may be too early to say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
@@ -141,11 +78,11 @@ enum Keeps {
 
 /// The file, read beside the journal.
 pub(super) struct Calls<'r> {
-    lines: Lines<'r>,
-    segment: u64,
+    lines: Lines<&'r mut dyn Read>,
+    segment: u32,
     next: Option<Entry>,
     torn: bool,
-    open: BTreeSet<CallPlace>,
+    open: BTreeSet<Place>,
     keeper: Option<[u8; 32]>,
     session: Option<[u8; 32]>,
     session_from: u64,
@@ -156,9 +93,9 @@ pub(super) struct Calls<'r> {
 }
 
 impl<'r> Calls<'r> {
-    pub(super) fn new(lines: Lines<'r>, segment: u64) -> io::Result<Self> {
+    pub(super) fn new(file: &'r mut dyn Read, segment: u32) -> io::Result<Self> {
         let mut calls = Self {
-            lines,
+            lines: Lines::new(file),
             segment,
             next: None,
             torn: false,
@@ -224,14 +161,10 @@ impl<'r> Calls<'r> {
 
     fn advance(&mut self) -> io::Result<()> {
         self.next = None;
-        while let Some(line) = self.lines.next()? {
-            let text = line.text.trim_ascii();
-            if text.is_empty() {
-                continue;
-            }
+        while let Some(line) = self.lines.next_filled()? {
             // What looked torn was not the last line.
             self.report.unreadable_lines += u64::from(std::mem::take(&mut self.torn));
-            self.next = Entry::read(text, self.segment);
+            self.next = Entry::read(line.text, self.segment);
             if self.next.is_some() {
                 break;
             }
@@ -259,10 +192,17 @@ impl<'r> Calls<'r> {
         }
     }
 
+    fn place(&self, index: u64) -> Place {
+        Place {
+            segment: self.segment,
+            index,
+        }
+    }
+
     fn intent(&mut self, index: u64) {
         self.balance += 1;
         if self.keeps != Keeps::No {
-            self.open.insert((self.segment, index));
+            self.open.insert(self.place(index));
         }
         if self.open.len() > OPEN_MAX {
             self.open.pop_first();
@@ -270,7 +210,7 @@ impl<'r> Calls<'r> {
         }
     }
 
-    fn result(&mut self, pair: Option<CallPlace>) {
+    fn result(&mut self, pair: Option<Place>) {
         self.balance -= 1;
         if self.keeps == Keeps::Unknown {
             self.keeps = if pair.is_some() {
@@ -279,7 +219,7 @@ impl<'r> Calls<'r> {
                 Keeps::No
             };
             if self.keeps == Keeps::No {
-                self.open.split_off(&(self.segment, self.session_from));
+                self.open.split_off(&self.place(self.session_from));
             }
         }
         match pair {

@@ -2,13 +2,12 @@
 
 use std::io::Read;
 
+use super::leaves::Leaves;
 use super::sessions::Sessions;
 use super::{Failures, Fault, Place};
 use crate::dossier::{Cover, DossierError, Part, read};
 use crate::hash::Hash;
 use crate::hex;
-use crate::leaf::{Kind, LeafFault};
-use crate::tree::Frontier;
 
 /// What was found in a dossier.
 #[derive(Clone, Debug)]
@@ -33,7 +32,7 @@ pub struct DossierReport {
     pub failures: Failures,
 }
 
-/// Reads a dossier and checks it; `pinned` is the hex of the identity that must have written it.
+/// Reads a dossier and leaves it; `pinned` is the hex of the identity that must have written it.
 ///
 /// # Errors
 /// The input fails or is not a dossier: then there is no verdict.
@@ -41,31 +40,33 @@ pub fn verify_dossier(
     input: &mut dyn Read,
     pinned: Option<&str>,
 ) -> Result<DossierReport, DossierError> {
-    let mut checks = Leaves::default();
+    let mut leaves = Leaves::default();
     let mut sessions = Sessions::default();
     let mut failures = Failures::default();
     let cover = read(input, &mut |part| match part {
         Part::Plain(leaf) => {
             sessions.leaf(
-                checks.frontier.size(),
+                leaves.frontier.size(),
                 Some(leaf.session),
                 leaf.timestamp_ms,
             );
-            checks.push(leaf.index, Some(leaf.kind), leaf.hash(), &mut failures);
+            leaves.follow(leaf.index, None, &mut failures);
+            leaves.push(Some(leaf.kind), leaf.hash());
         }
         Part::Leaf(leaf) => {
             let key = hex::decode_lowercase(leaf.session_pubkey.as_bytes()).ok();
-            sessions.leaf(checks.frontier.size(), key, leaf.timestamp_ms);
+            sessions.leaf(leaves.frontier.size(), key, leaf.timestamp_ms);
             if let Err(fault) = leaf.check(leaf.index) {
-                failures.add(checks.place(), Fault::Structure(fault));
+                failures.add(leaves.place(None), Fault::Structure(fault));
             }
-            checks.push(leaf.index, leaf.kind(), leaf.hash(), &mut failures);
+            leaves.follow(leaf.index, None, &mut failures);
+            leaves.push(leaf.kind(), leaf.hash());
         }
         Part::Binding(binding) => sessions.binding(&binding, &mut failures),
         Part::Revocation(revocation) => sessions.revocation(&revocation, &mut failures),
     })?;
-    let leaf_count = checks.frontier.size();
-    let root = checks.frontier.root();
+    let leaf_count = leaves.frontier.size();
+    let root = leaves.frontier.root();
     judge_cover(&cover, pinned, &mut failures);
     sessions.judge(
         &cover.identity_pubkey,
@@ -84,8 +85,8 @@ pub fn verify_dossier(
         cover,
         leaf_count,
         root,
-        intents: checks.intents,
-        results: checks.results,
+        intents: leaves.intents,
+        results: leaves.results,
         sessions: sessions.bindings(),
         bindings_asserted: sessions.bindings() > 0,
         identity_pinned: pinned.is_some(),
@@ -106,40 +107,5 @@ fn judge_cover(cover: &Cover, pinned: Option<&str>, failures: &mut Failures) {
     }
     if pinned.is_some_and(|pinned| !pinned.eq_ignore_ascii_case(identity_pubkey)) {
         failures.add(Place::Whole, Fault::NotPinned(identity_pubkey.clone()));
-    }
-}
-
-/// The leaves so far: their tree, and how many there are of the two kinds that make a call.
-#[derive(Debug, Default)]
-struct Leaves {
-    frontier: Frontier,
-    intents: u64,
-    results: u64,
-    /// Index that the next leaf continues. One leaf too few or too many is one fault, not one per
-    /// leaf that follows.
-    next: u64,
-}
-
-impl Leaves {
-    fn place(&self) -> Place {
-        Place::Leaf {
-            position: self.frontier.size(),
-            line: None,
-        }
-    }
-
-    fn push(&mut self, index: u64, kind: Option<Kind>, hash: Hash, failures: &mut Failures) {
-        if index != self.next {
-            let position = self.frontier.size();
-            let fault = LeafFault::Position { index, position };
-            failures.add(self.place(), Fault::Structure(fault));
-        }
-        self.next = index.wrapping_add(1);
-        match kind {
-            Some(Kind::Intent) => self.intents += 1,
-            Some(Kind::Result) => self.results += 1,
-            _ => {}
-        }
-        self.frontier.push(hash);
     }
 }

@@ -6,14 +6,16 @@
 use std::io::{self, Read};
 
 use super::calls::{Calls, CallsReport};
-use super::lines::{Line, Lines};
+use super::leaves::Leaves;
 use super::{Failures, Fault, Place};
 use crate::hash::Hash;
+use crate::header::Header;
 use crate::hex;
-use crate::json::Members;
-use crate::keys::{Identity, KeyBinding, PublicKey};
-use crate::leaf::{Kind, Leaf, LeafFault, PlainLeaf};
+use crate::keys::{KeyBinding, PublicKey};
+use crate::leaf::{Kind, Leaf, PlainLeaf};
+use crate::lines::{Line, Lines};
 use crate::note;
+use crate::record::Record;
 use crate::tree::{Frontier, TreeHead};
 
 /// How the file ends.
@@ -89,7 +91,7 @@ pub struct Sidecars<'r> {
     /// The file of pairs.
     pub calls: Option<&'r mut dyn Read>,
     /// Number of the segment, 0 for a journal that never rotated.
-    pub segment: u64,
+    pub segment: u32,
 }
 
 /// Reads a journal and checks it; `pinned` is the hex of the identity that must have written it.
@@ -104,7 +106,7 @@ pub fn verify_journal(
     let mut lines = Lines::new(journal);
     let mut failures = Failures::default();
     let header = match lines.next()? {
-        Some(line) => Header::read(line.text),
+        Some(line) => Header::read(line.text).map_err(|error| error.to_string()),
         None => Err("the file is empty".to_owned()),
     };
     let header = header
@@ -120,7 +122,7 @@ pub fn verify_journal(
         .heads
         .map(|text| Heads::read(&text, identity, &mut failures));
     let calls = match sidecars.calls {
-        Some(calls) => Some(Calls::new(Lines::new(calls), sidecars.segment)?),
+        Some(calls) => Some(Calls::new(calls, sidecars.segment)?),
         None => None,
     };
     let mut check = Pass {
@@ -129,73 +131,19 @@ pub fn verify_journal(
         calls,
         lowest_session: header.as_ref().map_or(0, |header| header.session_number),
         failures,
-        frontier: Frontier::default(),
-        next_index: 0,
+        leaves: Leaves::default(),
         session: None,
         accused: None,
         sessions: 0,
-        intents: 0,
-        results: 0,
         first_payload: None,
         unparsable: None,
         terminated: true,
     };
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_filled()? {
         check.line(line)?;
     }
-    let sealed = header.is_some_and(|header| header.sealed);
+    let sealed = header.is_some_and(|header| header.seed.is_none());
     check.end(sealed, pinned.is_some())
-}
-
-struct Header {
-    identity: PublicKey,
-    sealed: bool,
-    session_number: u64,
-}
-
-const HEADER_FIELDS: [&str; 4] = [
-    "format_version",
-    "identity_bytes_hex",
-    "identity_pubkey_hex",
-    "session_number",
-];
-
-impl Header {
-    fn read(text: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(text).map_err(|_| "not UTF-8".to_owned())?;
-        let members =
-            Members::read(text.as_bytes(), &HEADER_FIELDS).map_err(|error| error.to_string())?;
-        let read = || {
-            let version = members.u64(0)?;
-            let seed = members.string(1)?;
-            Ok((version, seed, members.optional_string(2)?, members.u64(3)?))
-        };
-        let (version, seed, stated, session_number) =
-            read().map_err(|error: crate::json::JsonError| error.to_string())?;
-        if version != 1 {
-            return Err(format!("format {version} is unknown"));
-        }
-        let stated = stated.map(|key| PublicKey::from_hex(&key)).transpose();
-        let stated = stated.map_err(|error| format!("`identity_pubkey_hex`: {error}"))?;
-        if let (true, Some(identity)) = (seed.is_empty(), stated) {
-            return Ok(Self {
-                identity,
-                sealed: true,
-                session_number,
-            });
-        }
-        let seed = hex::decode(seed.as_bytes())
-            .map_err(|error| format!("`identity_bytes_hex`: {error}"))?;
-        let identity = Identity::from_seed(&seed).public();
-        if stated.is_some_and(|stated| stated != identity) {
-            return Err("its seed is not that of its identity".to_owned());
-        }
-        Ok(Self {
-            identity,
-            sealed: false,
-            session_number,
-        })
-    }
 }
 
 /// The heads by size, each with its line.
@@ -290,17 +238,12 @@ struct Pass<'r> {
     heads: Option<Heads>,
     calls: Option<Calls<'r>>,
     failures: Failures,
-    frontier: Frontier,
-    /// Index that the next leaf continues: a leaf too few or too many is one fault, not one per
-    /// leaf that follows.
-    next_index: u64,
+    leaves: Leaves,
     session: Option<Session>,
     /// The key whose leaves were last found at fault: a run of them is one fault.
     accused: Option<[u8; 32]>,
     lowest_session: u64,
     sessions: u64,
-    intents: u64,
-    results: u64,
     first_payload: Option<(u64, Hash)>,
     /// A line that is nothing: forgiven if it turns out to be the last.
     unparsable: Option<(u64, String)>,
@@ -309,23 +252,12 @@ struct Pass<'r> {
 
 impl Pass<'_> {
     fn line(&mut self, line: Line<'_>) -> io::Result<()> {
-        if let Some(leaf) = PlainLeaf::read(line.text) {
-            self.next_line(line);
-            return self.plain_leaf(&leaf, line.number);
-        }
-        let text = line.text.trim_ascii();
-        if text.is_empty() {
-            return Ok(());
-        }
         self.next_line(line);
-        if std::str::from_utf8(text).is_err() {
-            self.unparsable = Some((line.number, "not UTF-8".into()));
-            return Ok(());
-        }
-        match (Leaf::read(text), KeyBinding::read(text)) {
-            (Ok(leaf), _) => self.any_leaf(&leaf, line.number)?,
-            (Err(_), Ok(binding)) => self.binding(&binding, line.number),
-            (Err(error), Err(_)) => self.unparsable = Some((line.number, error.to_string())),
+        match Record::read(line.text) {
+            Ok(Record::Plain(leaf)) => self.plain_leaf(&leaf, line.number)?,
+            Ok(Record::Leaf(leaf)) => self.any_leaf(&leaf, line.number)?,
+            Ok(Record::Binding(binding)) => self.binding(&binding, line.number),
+            Err(error) => self.unparsable = Some((line.number, error.to_string())),
         }
         Ok(())
     }
@@ -341,7 +273,8 @@ impl Pass<'_> {
 
     /// As [`Self::any_leaf`], for nearly every line: nothing is allocated.
     fn plain_leaf(&mut self, leaf: &PlainLeaf, line: u64) -> io::Result<()> {
-        self.position(leaf.index, line);
+        self.leaves
+            .follow(leaf.index, Some(line), &mut self.failures);
         self.session(&leaf.session, leaf.timestamp_ms, line);
         if self.first_payload.is_none() {
             self.first_payload = Some((leaf.index, leaf.payload_hash));
@@ -350,8 +283,9 @@ impl Pass<'_> {
     }
 
     fn any_leaf(&mut self, leaf: &Leaf, line: u64) -> io::Result<()> {
-        self.position(leaf.index, line);
-        let place = self.place(line);
+        self.leaves
+            .follow(leaf.index, Some(line), &mut self.failures);
+        let place = self.leaves.place(Some(line));
         if let Err(fault) = leaf.check(leaf.index) {
             self.failures.add(place, Fault::Structure(fault));
         }
@@ -369,22 +303,6 @@ impl Pass<'_> {
         self.push(leaf.index, leaf.kind(), &session, leaf.hash())
     }
 
-    fn place(&self, line: u64) -> Place {
-        Place::Leaf {
-            position: self.frontier.size(),
-            line: Some(line),
-        }
-    }
-
-    fn position(&mut self, index: u64, line: u64) {
-        if index != self.next_index {
-            let position = self.frontier.size();
-            let fault = LeafFault::Position { index, position };
-            self.failures.add(self.place(line), Fault::Structure(fault));
-        }
-        self.next_index = index.wrapping_add(1);
-    }
-
     fn session(&mut self, key: &[u8; 32], timestamp_ms: u64, line: u64) {
         let fault = match &self.session {
             Some(session) if session.key == *key => match session.not_after_ms {
@@ -397,7 +315,7 @@ impl Pass<'_> {
             None => Fault::Unbound,
         };
         if self.accused.replace(*key).as_ref() != Some(key) {
-            self.failures.add(self.place(line), fault);
+            self.failures.add(self.leaves.place(Some(line)), fault);
         }
     }
 
@@ -410,24 +328,19 @@ impl Pass<'_> {
     ) -> io::Result<()> {
         // A head over nothing is judged before the first leaf.
         self.judge_heads();
-        match kind {
-            Some(Kind::Intent) => self.intents += 1,
-            Some(Kind::Result) => self.results += 1,
-            _ => {}
-        }
         if let Some(calls) = &mut self.calls {
             calls.leaf(index, kind, session)?;
         }
-        self.frontier.push(hash);
+        self.leaves.push(kind, hash);
         self.judge_heads();
         Ok(())
     }
 
     fn judge_heads(&mut self) {
         if let Some(heads) = &mut self.heads
-            && heads.awaited() == Some(self.frontier.size())
+            && heads.awaited() == Some(self.leaves.frontier.size())
         {
-            heads.judge(&self.frontier, &mut self.failures);
+            heads.judge(&self.leaves.frontier, &mut self.failures);
         }
     }
 
@@ -463,7 +376,7 @@ impl Pass<'_> {
 
     fn end(mut self, sealed: bool, identity_pinned: bool) -> io::Result<JournalReport> {
         self.judge_heads();
-        let leaf_count = self.frontier.size();
+        let leaf_count = self.leaves.frontier.size();
         let heads = self
             .heads
             .take()
@@ -477,9 +390,9 @@ impl Pass<'_> {
             sealed,
             identity_pinned,
             leaf_count,
-            root: self.frontier.root(),
-            intents: self.intents,
-            results: self.results,
+            root: self.leaves.frontier.root(),
+            intents: self.leaves.intents,
+            results: self.leaves.results,
             sessions: self.sessions,
             ending: match (self.unparsable, self.terminated) {
                 (None, true) => Ending::Whole,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::{
@@ -12,8 +12,10 @@ use super::{
 };
 use crate::commitment::commit;
 use crate::dossier::DossierError;
-use crate::hex;
 use crate::json::Members;
+use crate::lines::Lines;
+use crate::segments::{has_journal_name, journals_in, later_segments, segment_of, segment_payload};
+use crate::sidecar::{self, read_salt};
 use crate::tree::TreeHead;
 
 /// Octets of signed heads that are read: tens of thousands, where a journal keeps 1,000 and one a day.
@@ -31,7 +33,7 @@ pub enum Target {
     /// A dossier.
     Dossier(PathBuf),
     /// A journal: its segments by number, from 0; one if it never rotated.
-    Journal(BTreeMap<u64, PathBuf>),
+    Journal(BTreeMap<u32, PathBuf>),
 }
 
 impl Target {
@@ -123,32 +125,15 @@ pub fn targets(paths: &[PathBuf]) -> Result<Vec<Target>, Unreadable> {
     Ok(targets)
 }
 
-fn journals_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut journals = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if has_journal_name(&path) && path.is_file() {
-            journals.push(path);
-        }
-    }
-    journals.sort();
-    Ok(journals)
-}
-
-fn has_journal_name(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "wlog")
-}
-
 /// By name; under other names, by whether the first line is a header.
 fn is_journal(path: &Path) -> io::Result<bool> {
     const FIELDS: [&str; 1] = ["format_version"];
     if has_journal_name(path) {
         return Ok(true);
     }
-    let mut first = Vec::new();
-    BufReader::new(File::open(path)?.take(HEADER_OCTETS_MAX)).read_until(b'\n', &mut first)?;
-    Ok(Members::read(&first, &FIELDS).is_ok_and(|members| members.raw(0).is_some()))
+    let mut lines = Lines::new(File::open(path)?.take(HEADER_OCTETS_MAX));
+    let is_header = |text| Members::read(text, &FIELDS).is_ok_and(|first| first.raw(0).is_some());
+    Ok(lines.next()?.is_some_and(|line| is_header(line.text)))
 }
 
 /// The set that `path` belongs to. `X.0001.wlog` is a segment only where `X.wlog` stands beside it.
@@ -157,40 +142,16 @@ fn set_of(path: &Path) -> io::Result<Target> {
         .map(|(base, _)| base)
         .filter(|base| base.is_file())
         .unwrap_or_else(|| path.to_owned());
-    let folder = match base.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let mut segments = BTreeMap::new();
-    for entry in fs::read_dir(folder)? {
-        let sibling = base.with_file_name(entry?.file_name());
-        if let Some((of, number)) = segment_of(&sibling)
-            && of == base
-        {
-            segments.insert(number, sibling);
-        }
-    }
+    let mut segments = later_segments(&base)?;
     segments.insert(0, base);
     Ok(Target::Journal(segments))
-}
-
-/// `X.0001.wlog` is segment 1 of `X.wlog`.
-fn segment_of(path: &Path) -> Option<(PathBuf, u64)> {
-    let stem = path.file_stem()?.to_str()?;
-    let (name, digits) = stem.rsplit_once('.')?;
-    let is_number = digits.len() >= 4 && digits.bytes().all(|digit| digit.is_ascii_digit());
-    let number: u64 = digits.parse().ok().filter(|_| is_number)?;
-    let mut base = path.with_file_name(name).into_os_string();
-    base.push(".");
-    base.push(path.extension()?);
-    (number > 0).then(|| (base.into(), number))
 }
 
 /// Where a journal stands in its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its number, above 0.
-    pub number: u64,
+    pub number: u32,
     /// Whether its first payload was opened, and names the end of the segment before. Without its
     /// salt it cannot be opened.
     pub link_checked: bool,
@@ -252,7 +213,7 @@ pub fn verify(target: &Target, pinned: Option<&str>) -> Result<Vec<Report>, Unre
 }
 
 fn verify_set(
-    segments: &BTreeMap<u64, PathBuf>,
+    segments: &BTreeMap<u32, PathBuf>,
     pinned: Option<&str>,
 ) -> Result<Vec<Report>, Unreadable> {
     let mut reports: Vec<Report> = Vec::new();
@@ -279,9 +240,9 @@ fn verify_set(
 /// Compares a segment with the one `before` it, which has the number `last`.
 fn join(
     path: &Path,
-    last: u64,
+    last: u32,
     before: &mut JournalReport,
-    number: u64,
+    number: u32,
     report: &mut JournalReport,
 ) -> io::Result<Segment> {
     let follows = last + 1 == number;
@@ -301,8 +262,8 @@ fn join(
     })
 }
 
-fn verify_segment(path: &Path, number: u64, pinned: Option<&str>) -> io::Result<JournalReport> {
-    let heads = open_sidecar(path, "heads")?;
+fn verify_segment(path: &Path, number: u32, pinned: Option<&str>) -> io::Result<JournalReport> {
+    let heads = sidecar::open(&sidecar::path(path, "heads"))?;
     let heads = match heads {
         None => None,
         Some(file) => {
@@ -319,7 +280,7 @@ fn verify_segment(path: &Path, number: u64, pinned: Option<&str>) -> io::Result<
         }
     };
     let mut journal = File::open(path)?;
-    let mut calls = open_sidecar(path, "calls")?;
+    let mut calls = sidecar::open(&sidecar::path(path, "calls"))?;
     let sidecars = Sidecars {
         heads,
         calls: calls.as_mut().map(|file| file as &mut dyn io::Read),
@@ -328,29 +289,18 @@ fn verify_segment(path: &Path, number: u64, pinned: Option<&str>) -> io::Result<
     verify_journal(&mut journal, sidecars, pinned)
 }
 
-fn open_sidecar(journal: &Path, suffix: &str) -> io::Result<Option<File>> {
-    let mut path = journal.as_os_str().to_owned();
-    path.push(".");
-    path.push(suffix);
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Opens a segment's first payload with its salt, where that is there, and compares it with what it
 /// must say. Says whether it could.
 fn check_link(
     path: &Path,
-    number: u64,
+    number: u32,
     before: &JournalReport,
     report: &mut JournalReport,
 ) -> io::Result<bool> {
-    const FIELDS: [&str; 2] = ["i", "s"];
-    let (Some((index, commitment)), Some(salts)) =
-        (report.first_payload, open_sidecar(path, "salts")?)
-    else {
+    let (Some((index, commitment)), Some(salts)) = (
+        report.first_payload,
+        sidecar::open(&sidecar::path(path, "salts"))?,
+    ) else {
         return Ok(false);
     };
     let previous = TreeHead {
@@ -358,15 +308,11 @@ fn check_link(
         root: before.root,
     };
     let payload = segment_payload(number, previous);
-    let salts = BufReader::new(salts.take(SALTS_OCTETS_MAX));
-    for line in salts.split(b'\n') {
-        let line = line?;
-        let read = || {
-            let members = Members::read(&line, &FIELDS).ok()?;
-            let salt = hex::decode(members.string(1).ok()?.as_bytes()).ok()?;
-            (members.u64(0).ok()? == index).then_some(salt)
-        };
-        if let Some(salt) = read() {
+    let mut lines = Lines::new(salts.take(SALTS_OCTETS_MAX));
+    while let Some(line) = lines.next_filled()? {
+        if let Some((at, salt)) = read_salt(line.text)
+            && at == index
+        {
             if commit(&payload, &salt, index) != commitment {
                 let place = Place::Leaf {
                     position: index,
@@ -378,13 +324,4 @@ fn check_link(
         }
     }
     Ok(false)
-}
-
-/// The payload by which segment `number` names the end of the one before it: canonical JSON.
-pub fn segment_payload(number: u64, previous: TreeHead) -> Vec<u8> {
-    format!(
-        "{{\"number\":{number},\"previous_head\":{{\"root\":\"{}\",\"size\":{}}},\"profile\":\"countersign.segment v1\"}}",
-        previous.root, previous.size
-    )
-    .into_bytes()
 }

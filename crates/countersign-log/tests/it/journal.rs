@@ -11,11 +11,14 @@ use std::time::Duration;
 use countersign_log::commitment::{Salt, commit};
 use countersign_log::hash::Hash;
 use countersign_log::journal::{
-    Head, Journal, JournalError, Limits, OpenIntents, Opened, Opening, Place, Seal, Warning,
+    Journal, JournalError, Limits, OpenIntents, Opened, Opening, Place, Seal, Warning,
 };
 use countersign_log::keys::{Identity, KeyBinding};
 use countersign_log::leaf::{Kind, Leaf, PlainLeaf};
-use countersign_log::tree::{Frontier, node};
+use countersign_log::tree::{
+    Frontier, Nodes as _, TreeHead, consistency_proof, inclusion_proof, node, verify_consistency,
+    verify_inclusion,
+};
 
 pub(crate) const NOW_MS: u64 = 1_800_000_000_000;
 
@@ -337,6 +340,31 @@ fn pairs_that_are_wrong_and_not_merely_torn_are_refused_and_name_their_line() {
 }
 
 #[test]
+fn a_journal_in_use_proves_its_leaves_and_that_it_only_grew() {
+    let (_folder, path) = folder();
+    let (mut journal, _) = open(&path);
+    let mut heads = vec![journal.head()];
+    // More than the 1,024 leaves whose nodes are written at once, and some that wait.
+    for size in [1, 2, 3, 1_000, 1_500] {
+        for index in journal.size()..size {
+            journal.stage(Kind::Memory, b"", &salt(index), NOW_MS);
+        }
+        journal.commit().unwrap();
+        heads.push(journal.head());
+    }
+    let now = journal.head();
+    for old in heads {
+        let proof = consistency_proof(&journal, old.size, now.size).unwrap();
+        assert!(verify_consistency(old, now, &proof), "{old}");
+    }
+    for index in [0, 1, 1_023, 1_024, 1_498, 1_499] {
+        let proof = inclusion_proof(&journal, index, now.size).unwrap();
+        let leaf = journal.node(0, index).unwrap();
+        assert!(verify_inclusion(leaf, index, now.size, &proof, now.root));
+    }
+}
+
+#[test]
 fn the_node_file_gives_every_complete_subtree_and_is_rebuilt_when_it_is_wrong() {
     let (_folder, path) = folder();
     let (mut journal, _) = open(&path);
@@ -474,12 +502,13 @@ fn an_unsealed_journal_goes_on_with_a_warning_and_is_not_rewritten() {
 #[test]
 fn what_cannot_be_a_journal_is_refused_in_one_line_and_left_as_it_was() {
     let (_folder, path) = folder();
-    let cases: [(&[u8], &str); 5] = [
+    let cases: [(&[u8], &str); 6] = [
         (b"Dear diary", "is not a journal"),
         (b"Dear diary\nfoo\n", "is not a journal"),
         (b"{}\n", "`format_version` is missing"),
         (b"\xff\xfe\n", "not UTF-8"),
         (b"{\"format_version\":1,\"identity_bytes_hex\":\"\",\"identity_pubkey_hex\":\"00\",\"session_number\":0}\n", "identity_pubkey_hex"),
+        (br#"{"format_version":1,"identity_bytes_hex":"0101010101010101010101010101010101010101010101010101010101010101","identity_pubkey_hex":"0101010101010101010101010101010101010101010101010101010101010101","session_number":0}"#, "its seed is not that of its identity"),
     ];
     for (content, expected) in cases {
         std::fs::write(&path, content).unwrap();
@@ -535,7 +564,7 @@ fn a_discarded_new_journal_leaves_nothing_behind_and_one_with_leaves_stays() {
 
 #[test]
 fn a_head_is_shown_as_it_is_accepted() {
-    let head = Head {
+    let head = TreeHead {
         size: 3,
         root: Hash::ZERO,
     };

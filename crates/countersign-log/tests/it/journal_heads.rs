@@ -8,9 +8,10 @@
 use std::path::Path;
 
 use countersign_log::journal::{
-    Head, Journal, JournalError, Opening, SignedHead, Warning, earlier_heads, is_folder, run_path,
+    Journal, JournalError, Opening, SignedHead, Warning, earlier_heads, is_folder, run_path,
 };
 use countersign_log::leaf::Kind;
+use countersign_log::tree::TreeHead;
 
 use crate::journal::{NOW_MS, audit, call, folder, identity, open, opening, salt, side};
 
@@ -207,7 +208,7 @@ fn an_accepted_head_must_be_the_present_one_and_is_signed_so_that_the_next_start
         accept_head: Some(head),
         ..with_copy(&path, &copy)
     };
-    let other = Head { size: 1, ..past };
+    let other = TreeHead { size: 1, ..past };
     let refused = Journal::open(accepting(other)).unwrap_err();
     assert!(matches!(refused, JournalError::NotThatHead(_)), "{refused}");
     let (mut journal, opened) = Journal::open(accepting(past)).unwrap();

@@ -9,10 +9,10 @@ use std::path::Path;
 
 use countersign_log::commitment::commit;
 use countersign_log::hash::Hash;
-use countersign_log::journal::{
-    Head, Journal, JournalError, Limits, Opening, Place, newest_segment, segment_path,
-};
+use countersign_log::journal::{Journal, JournalError, Limits, Opening, Place};
 use countersign_log::leaf::{Kind, Leaf};
+use countersign_log::segments::{newest_segment, segment_of, segment_path};
+use countersign_log::tree::TreeHead;
 
 use crate::journal::{NOW_MS, audit, call, folder, opening, salt, side};
 
@@ -27,7 +27,7 @@ fn small(path: &Path) -> Opening<'_> {
 }
 
 /// The payload of a segment's first leaf, checked against its commitment with the salt on disk.
-fn assert_begins(path: &Path, number: u32, previous: Head) {
+fn assert_begins(path: &Path, number: u32, previous: TreeHead) {
     let payload = format!(
         r#"{{"number":{number},"previous_head":{{"root":"{}","size":{}}},"profile":"countersign.segment v1"}}"#,
         previous.root, previous.size
@@ -42,9 +42,9 @@ fn assert_begins(path: &Path, number: u32, previous: Head) {
     );
 }
 
-fn head_of(path: &Path) -> Head {
+fn head_of(path: &Path) -> TreeHead {
     let audit = audit(path);
-    Head {
+    TreeHead {
         size: audit.leaves.len() as u64,
         root: audit.root,
     }
@@ -67,6 +67,19 @@ fn segments_are_named_in_the_middle_and_found_by_name() {
         std::fs::write(folder.path().join(other), "").unwrap();
     }
     assert_eq!(newest_segment(&path).unwrap(), 3);
+}
+
+#[test]
+fn the_name_of_a_segment_leads_back_to_its_journal() {
+    for base in ["j.wlog", "folder/a.b.wlog", "plain"] {
+        for number in [1, 42, 12_345] {
+            let path = segment_path(Path::new(base), number);
+            assert_eq!(segment_of(&path), Some((base.into(), number)));
+        }
+    }
+    for other in ["j.wlog", "j.1.wlog", "j.0000.wlog", "j.00001.wlog", "plain"] {
+        assert_eq!(segment_of(Path::new(other)), None, "{other}");
+    }
 }
 
 #[test]

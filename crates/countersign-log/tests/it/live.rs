@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
+use countersign_log::calls;
 use countersign_log::leaf::Kind;
 use countersign_log::tree::TreeHead;
 use countersign_log::verdict::{
@@ -157,7 +158,7 @@ fn a_leaf_of_a_session_that_has_ended_is_a_fault() {
     assert_eq!(report.failures.count(), 1);
 }
 
-fn verify_with_calls(sample: &Sample, calls: &str, segment: u64) -> JournalReport {
+fn verify_with_calls(sample: &Sample, calls: &str, segment: u32) -> JournalReport {
     let sidecars = Sidecars {
         calls: Some(&mut calls.as_bytes()),
         segment,
@@ -166,10 +167,13 @@ fn verify_with_calls(sample: &Sample, calls: &str, segment: u64) -> JournalRepor
     verify_journal(&mut &sample.text[..], sidecars, None).expect("memory can be read")
 }
 
-fn intents(places: &[(u64, u64)]) -> Intents {
+fn intents(places: &[(u32, u64)]) -> Intents {
     Intents {
         count: places.len() as u64,
-        places: places.to_vec(),
+        places: places
+            .iter()
+            .map(|&(segment, index)| calls::Place { segment, index })
+            .collect(),
     }
 }
 
@@ -208,26 +212,21 @@ fn open_intents_are_named() {
 
 #[test]
 fn intents_lost_by_a_crash_are_named_as_the_start_after_it_named_them() {
-    let forms = [
-        r#"{"l":5,"p":{"intents":[1],"profile":"countersign.lost v1"}}"#,
-        r#"{"i":5,"p":"{\"intents\":[1],\"profile\":\"countersign.lost v1\"}"}"#,
-    ];
-    for lost in forms {
-        let (mut sample, mut calls) = calls_sample();
-        sample
-            .session()
-            .leaf(Kind::Memory, b"lost")
-            .leaf(Kind::Intent, b"f");
-        calls += &format!("{{\"n\":5,\"s\":\"{}\"}}\n{lost}\n", sample.session_hex());
-        let report = verify_with_calls(&sample, &calls, 0);
-        let expected = CallsReport {
-            paired: 2,
-            lost: intents(&[(0, 1)]),
-            open: intents(&[(0, 6)]),
-            ..CallsReport::default()
-        };
-        assert_eq!(report.calls, Some(expected), "{lost}");
-    }
+    let lost = r#"{"l":5,"p":{"intents":[1],"profile":"countersign.lost v1"}}"#;
+    let (mut sample, mut calls) = calls_sample();
+    sample
+        .session()
+        .leaf(Kind::Memory, b"lost")
+        .leaf(Kind::Intent, b"f");
+    calls += &format!("{{\"n\":5,\"s\":\"{}\"}}\n{lost}\n", sample.session_hex());
+    let report = verify_with_calls(&sample, &calls, 0);
+    let expected = CallsReport {
+        paired: 2,
+        lost: intents(&[(0, 1)]),
+        open: intents(&[(0, 6)]),
+        ..CallsReport::default()
+    };
+    assert_eq!(report.calls, Some(expected));
 }
 
 #[test]

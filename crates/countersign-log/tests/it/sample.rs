@@ -92,10 +92,7 @@ impl Sample {
     }
 
     pub(crate) fn head(&self) -> TreeHead {
-        TreeHead {
-            size: self.frontier.size(),
-            root: self.frontier.root(),
-        }
+        self.frontier.head()
     }
 
     fn line(&mut self, line: &[u8]) -> &mut Self {

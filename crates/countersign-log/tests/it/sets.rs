@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use countersign_log::hex;
 use countersign_log::leaf::Kind;
+use countersign_log::segments::segment_payload;
 use countersign_log::tree::TreeHead;
-use countersign_log::verdict::segment_payload;
 use serde_json::Value;
 
 use crate::data;
@@ -28,7 +28,7 @@ fn reports(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-fn segment(number: u64, previous: Option<TreeHead>) -> Sample {
+fn segment(number: u32, previous: Option<TreeHead>) -> Sample {
     let mut sample = Sample::new();
     sample.session();
     if let Some(previous) = previous {
@@ -77,6 +77,20 @@ fn any_segment_and_the_folder_stand_for_the_whole_set_once() {
         assert_eq!(reports[2]["segment"]["number"], 2);
         assert_eq!(reports[2]["segment"]["link_checked"], true);
         assert_eq!(reports[2]["leaf_count"], 3);
+    }
+}
+
+#[test]
+fn a_set_whose_names_have_no_extension_is_a_set() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = segment(0, None);
+    fs::write(folder.path().join("j"), &first.text).expect("writable");
+    let second = segment(1, Some(first.head()));
+    fs::write(folder.path().join("j.0001"), &second.text).expect("writable");
+    for named in ["j", "j.0001"] {
+        let reports = reports(&run(folder.path(), &[named, "--json"]));
+        assert_eq!(reports.len(), 2, "{named}");
+        assert_eq!(reports[1]["segment"]["number"], 1, "{named}");
     }
 }
 

@@ -4,57 +4,89 @@
 //! otherwise spend its time.
 
 use std::io::{self, Read};
+use std::ops::Range;
 
-/// The longest line that is read, as in the reference.
-pub(super) const LINE_OCTETS_MAX: usize = 16 << 20;
+/// The longest line that is read, newline included: the format's own cap.
+const LINE_OCTETS_MAX: usize = 16 << 20;
 
 /// Octets of buffer to begin with; it grows only for a line that is longer.
 const BUFFER_OCTETS: usize = 256 << 10;
 
-/// One line, without its newline.
+/// One line and its place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line<'a> {
-    pub(super) text: &'a [u8],
-    /// From 1.
-    pub(super) number: u64,
+pub(crate) struct Line<'a> {
+    /// Without newline, and without blanks at either end.
+    pub(crate) text: &'a [u8],
+    /// From 1, blank lines counted.
+    pub(crate) number: u64,
+    /// Where the next line begins in the file.
+    pub(crate) end: u64,
     /// Whether a newline ends it; only the last line may lack one.
-    pub(super) terminated: bool,
+    pub(crate) terminated: bool,
 }
 
-pub(super) struct Lines<'r> {
-    input: &'r mut dyn Read,
+/// The lines of a file, one at a time, in one buffer.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    input: R,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Of the line that was read last.
     number: u64,
+    offset: u64,
     /// The end was reached. What a writer appends after that is not read: it would look like a line
     /// of its own, and be the rest of one.
     ended: bool,
 }
 
-impl<'r> Lines<'r> {
-    pub(super) fn new(input: &'r mut dyn Read) -> Self {
+/// Where a line stands in the buffer.
+struct Found {
+    text: Range<usize>,
+    terminated: bool,
+}
+
+impl<R: Read> Lines<R> {
+    /// Lines from where `input` stands, which counts as offset 0.
+    pub(crate) fn new(input: R) -> Self {
         Self {
             input,
             buffer: vec![0; BUFFER_OCTETS],
             start: 0,
             end: 0,
             number: 0,
+            offset: 0,
             ended: false,
         }
     }
 
-    /// The next line.
+    /// The next line, which may be blank.
     ///
     /// # Errors
-    /// The input fails, or a line is longer than [`LINE_OCTETS_MAX`].
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    /// The input fails, or a line is longer than 16 MiB.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        Ok(self.find()?.map(|found| self.lend(found)))
+    }
+
+    /// The next line that is not blank.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub(crate) fn next_filled(&mut self) -> io::Result<Option<Line<'_>>> {
+        while let Some(found) = self.find()? {
+            if !self.buffer[found.text.clone()].trim_ascii().is_empty() {
+                return Ok(Some(self.lend(found)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn find(&mut self) -> io::Result<Option<Found>> {
         let mut searched = 0;
         loop {
             let unread = &self.buffer[self.start + searched..self.end];
             if let Some(at) = memchr::memchr(b'\n', unread) {
-                let length = searched + at;
-                return Ok(Some(self.lend(length, true)));
+                return Ok(Some(self.take(searched + at, true)));
             }
             searched = self.end - self.start;
             if searched >= LINE_OCTETS_MAX {
@@ -65,19 +97,29 @@ impl<'r> Lines<'r> {
             }
             self.ended = self.ended || self.fill()? == 0;
             if self.ended {
-                return Ok((searched > 0).then(|| self.lend(searched, false)));
+                return Ok((searched > 0).then(|| self.take(searched, false)));
             }
         }
     }
 
-    fn lend(&mut self, length: usize, terminated: bool) -> Line<'_> {
+    fn take(&mut self, length: usize, terminated: bool) -> Found {
         let start = self.start;
-        self.start += length + usize::from(terminated);
+        let taken = length + usize::from(terminated);
+        self.start += taken;
+        self.offset += taken as u64;
         self.number += 1;
-        Line {
-            text: &self.buffer[start..start + length],
-            number: self.number,
+        Found {
+            text: start..start + length,
             terminated,
+        }
+    }
+
+    fn lend(&self, found: Found) -> Line<'_> {
+        Line {
+            text: self.buffer[found.text].trim_ascii(),
+            number: self.number,
+            end: self.offset,
+            terminated: found.terminated,
         }
     }
 

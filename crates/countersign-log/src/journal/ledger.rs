@@ -1,40 +1,23 @@
-//! `X.calls`: which result answers which intent. The leaves hide it behind their salts.
+//! What earlier runs left open: `X.calls`, read once, at a start, beside the journal.
 //!
-//! Lines in the order of the leaves that they speak of:
-//!
-//! * `{"n":N,"s":"<64 hex>"}`: from leaf `N` on, session `s` keeps this file, so its silence means
-//!   something. Sessions of the reference have no such line.
-//! * `{"r":R,"i":I}`: result `R` answers intent `I`. With `,"g":G` the intent stands in segment `G`.
-//! * `{"o":O,"i":I,"g":G}`: at segment leaf `O`, intent `I` of segment `G` was still open.
-//! * `{"l":L,"p":{…}}`: leaf `L` is the `countersign.lost` payload `p`, octet for octet.
-//!
-//! Read once, at a start, beside the journal, with only the open intents in memory.
+//! Only the open intents are in memory.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::fault::JournalError;
-use super::lines::Lines;
+use crate::calls::{Entry, Place};
 use crate::hex;
-use crate::json::Members;
 use crate::leaf::Kind;
+use crate::lines::Lines;
+use crate::sidecar;
 
 /// Open intents that are tracked: far more than can be in flight (1,024 for each client).
 pub(super) const OPEN_MAX: usize = 65_536;
 
 /// Sessions with open intents that are listed by name; a start seldom finds more than one.
 const SESSIONS_MAX: usize = 1_024;
-
-/// Where a leaf stands: its segment, and its index in that segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// Number of the segment, 0 for a journal that never rotated.
-    pub segment: u32,
-    /// Index of the leaf in its segment.
-    pub index: u64,
-}
 
 /// What earlier runs left without an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,91 +75,6 @@ impl OpenIntents {
     }
 }
 
-/// Appends the line by which a session says that it keeps this file.
-pub(super) fn push_session(lines: &mut Vec<u8>, from: u64, session: &[u8; 32]) {
-    write!(lines, "{{\"n\":{from},\"s\":\"").expect("a Vec takes every octet");
-    hex::push(lines, session);
-    lines.extend(b"\"}\n");
-}
-
-/// Appends the line of a pair; `result` stands in `segment`.
-pub(super) fn push_pair(lines: &mut Vec<u8>, segment: u32, result: u64, intent: Place) {
-    write!(lines, "{{\"r\":{result},\"i\":{}", intent.index).expect("a Vec takes every octet");
-    if intent.segment != segment {
-        write!(lines, ",\"g\":{}", intent.segment).expect("a Vec takes every octet");
-    }
-    lines.extend(b"}\n");
-}
-
-/// Appends the line of an intent that is open across a rotation.
-pub(super) fn push_carried(lines: &mut Vec<u8>, leaf: u64, intent: Place) {
-    writeln!(
-        lines,
-        "{{\"o\":{leaf},\"i\":{},\"g\":{}}}",
-        intent.index, intent.segment
-    )
-    .expect("a Vec takes every octet");
-}
-
-/// Appends the text of a `countersign.lost` payload.
-pub(super) fn push_lost(lines: &mut Vec<u8>, leaf: u64, payload: &[u8]) {
-    write!(lines, "{{\"l\":{leaf},\"p\":").expect("a Vec takes every octet");
-    lines.extend(payload);
-    lines.extend(b"}\n");
-}
-
-/// One line, read.
-#[derive(Debug)]
-enum Entry {
-    Session { from: u64, key: [u8; 32] },
-    Pair { result: u64, intent: Place },
-    Carried { leaf: u64, intent: Place },
-    Lost { leaf: u64 },
-}
-
-impl Entry {
-    fn read(text: &[u8], segment: u32) -> Option<Self> {
-        const FIELDS: [&str; 8] = ["n", "s", "r", "i", "g", "o", "l", "p"];
-        let members = Members::read(text, &FIELDS).ok()?;
-        let number = |at| members.optional_u64(at).ok();
-        let intent = || {
-            let segment = match number(4)? {
-                Some(other) => u32::try_from(other).ok()?,
-                None => segment,
-            };
-            Some(Place {
-                segment,
-                index: number(3)??,
-            })
-        };
-        if let Some(from) = number(0)? {
-            let key = hex::decode(members.string(1).ok()?.as_bytes()).ok()?;
-            return Some(Self::Session { from, key });
-        }
-        if let Some(result) = number(2)? {
-            let intent = intent()?;
-            return Some(Self::Pair { result, intent });
-        }
-        if let Some(leaf) = number(5)? {
-            let intent = intent()?;
-            return Some(Self::Carried { leaf, intent });
-        }
-        members.raw(7)?;
-        let leaf = number(6)??;
-        Some(Self::Lost { leaf })
-    }
-
-    /// Whether it may still be believed when the journal has `size` leaves.
-    fn holds_at(&self, size: u64) -> bool {
-        match self {
-            Self::Session { from, .. } => *from <= size,
-            Self::Pair { result: leaf, .. } | Self::Carried { leaf, .. } | Self::Lost { leaf } => {
-                *leaf < size
-            }
-        }
-    }
-}
-
 /// The file, read beside the journal, and what is open up to the leaf reached.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -188,7 +86,7 @@ pub(super) struct Ledger {
     good: u64,
     add_newline: bool,
     ours: Option<[u8; 32]>,
-    open: HashSet<Place>,
+    open: BTreeSet<Place>,
     /// Results of ours whose pair is not there: the file was not on disk when the power went.
     unpaired: u64,
     /// The session of the leaf before, if it keeps no file, and its intents minus results.
@@ -200,21 +98,17 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Opens the file; a journal without one has only sessions that keep none.
     pub(super) fn open(journal: &Path, segment: u32) -> Result<Self, JournalError> {
-        let path = super::sidecar(journal, "calls");
-        let lines = match File::open(&path) {
-            Ok(file) => Some(Lines::new(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(JournalError::io("open", &path)(error)),
-        };
+        let path = sidecar::path(journal, "calls");
+        let file = sidecar::open(&path).map_err(JournalError::io("open", &path))?;
         let mut ledger = Self {
             path,
             segment,
-            lines,
+            lines: file.map(Lines::new),
             next: None,
             good: 0,
             add_newline: false,
             ours: None,
-            open: HashSet::new(),
+            open: BTreeSet::new(),
             unpaired: 0,
             other: None,
             others: Vec::new(),
@@ -232,12 +126,7 @@ impl Ledger {
         session: &[u8; 32],
     ) -> Result<(), JournalError> {
         let mut paired = false;
-        while let Some((entry, end)) = self.next.take_if(|(entry, _)| entry.holds_at(index + 1)) {
-            // A session that begins with the next leaf is not this leaf's.
-            if matches!(entry, Entry::Session { from, .. } if from > index) {
-                self.next = Some((entry, end));
-                break;
-            }
+        while let Some((entry, end)) = self.next.take_if(|(entry, _)| entry.leaf() <= index) {
             paired |= matches!(entry, Entry::Pair { result, .. } if result == index);
             self.apply(entry);
             self.good = end;
@@ -259,14 +148,17 @@ impl Ledger {
 
     /// The journal ended at `size`: what of the file holds, and what is open.
     pub(super) fn end(mut self, size: u64) -> Result<Ended, JournalError> {
-        while let Some((entry, end)) = self.next.take_if(|(entry, _)| entry.holds_at(size)) {
+        let holds = |entry: &Entry| match entry {
+            Entry::Session { from, .. } => *from <= size,
+            entry => entry.leaf() < size,
+        };
+        while let Some((entry, end)) = self.next.take_if(|(entry, _)| holds(entry)) {
             self.apply(entry);
             self.good = end;
             self.read_next()?;
         }
         self.close_other();
         let mut places: Vec<_> = self.open.into_iter().collect();
-        places.sort_unstable();
         let mut sessions: Vec<_> = self
             .others
             .iter()
