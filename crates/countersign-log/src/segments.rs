@@ -19,6 +19,10 @@ use std::path::{Path, PathBuf};
 use crate::sidecar::folder_of;
 use crate::tree::TreeHead;
 
+/// The highest number of a segment: names have four digits or more, and a journal of this many segments
+/// would hold 800 thousand million leaves. A file with a higher number is none of ours.
+pub const SEGMENT_MAX: u32 = 999_999;
+
 /// The file of segment `number` of the journal at `base`.
 pub fn segment_path(base: &Path, number: u32) -> PathBuf {
     if number == 0 {
@@ -49,7 +53,8 @@ pub fn segment_of(path: &Path) -> Option<(PathBuf, u32)> {
     }
     let base = path.with_file_name(name);
     // Only one spelling of a number names a file.
-    (number > 0 && segment_path(&base, number) == path).then_some((base, number))
+    let known = (1..=SEGMENT_MAX).contains(&number);
+    (known && segment_path(&base, number) == path).then_some((base, number))
 }
 
 /// The files of the later segments of the journal at `base`, by number from 1.

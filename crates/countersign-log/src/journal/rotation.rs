@@ -21,7 +21,7 @@ use crate::commitment;
 use crate::hash::Hash;
 use crate::keys::Identity;
 use crate::leaf::{Kind, PlainLeaf};
-use crate::segments::{segment_path, segment_payload};
+use crate::segments::{SEGMENT_MAX, segment_path, segment_payload};
 use crate::tree::TreeHead;
 
 /// After a rotation that failed, this many more leaves are written before it is tried again.
@@ -78,6 +78,11 @@ impl Journal {
         }
         let previous = self.segment.head();
         let number = self.segment.number + 1;
+        if number > SEGMENT_MAX {
+            return Err(format!(
+                "there are {SEGMENT_MAX} segments already; begin a new journal"
+            ));
+        }
         let mut next = self.next_segment(number).map_err(|error| text(&error))?;
         let carried: Vec<_> = self.open.iter().copied().collect();
         let batch = self.segment_batch(number, previous, &carried, now_ms);

@@ -309,19 +309,20 @@ fn check_link(
     };
     let payload = segment_payload(number, previous);
     let mut lines = Lines::new(salts.take(SALTS_OCTETS_MAX));
+    let mut salt = None;
     while let Some(line) = lines.next_filled()? {
-        if let Some((at, salt)) = read_salt(line.text)
-            && at == index
-        {
-            if commit(&payload, &salt, index) != commitment {
-                let place = Place::Leaf {
-                    position: index,
-                    line: None,
-                };
-                report.failures.add(place, Fault::SegmentLink(number));
-            }
-            return Ok(true);
-        }
+        // The last record of an index is the one that counts.
+        salt = read_salt(line.text).filter(|(at, _)| *at == index).or(salt);
     }
-    Ok(false)
+    let Some((_, salt)) = salt else {
+        return Ok(false);
+    };
+    if commit(&payload, &salt, index) != commitment {
+        let place = Place::Leaf {
+            position: index,
+            line: None,
+        };
+        report.failures.add(place, Fault::SegmentLink(number));
+    }
+    Ok(true)
 }

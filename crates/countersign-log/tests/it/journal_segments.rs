@@ -77,7 +77,15 @@ fn the_name_of_a_segment_leads_back_to_its_journal() {
             assert_eq!(segment_of(&path), Some((base.into(), number)));
         }
     }
-    for other in ["j.wlog", "j.1.wlog", "j.0000.wlog", "j.00001.wlog", "plain"] {
+    for other in [
+        "j.1000000.wlog",
+        "j.4294967295.wlog",
+        "j.wlog",
+        "j.1.wlog",
+        "j.0000.wlog",
+        "j.00001.wlog",
+        "plain",
+    ] {
         assert_eq!(segment_of(Path::new(other)), None, "{other}");
     }
 }
