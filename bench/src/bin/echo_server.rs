@@ -58,7 +58,7 @@ fn answer(line: &[u8], out: &mut Vec<u8>) {
     match member(line, "method") {
         Some(b"\"initialize\"") => result(out, &initialized(line)),
         Some(b"\"tools/list\"") => result(out, TOOLS),
-        Some(b"\"tools/call\"") => call(line, out),
+        Some(b"\"tools/call\"" | b"\"bench/call\"") => call(line, out),
         Some(b"\"ping\"") => result(out, b"{}"),
         _ => out.extend_from_slice(br#","error":{"code":-32601,"message":"Method not found"}"#),
     }

@@ -310,12 +310,14 @@ pub enum Failure {
     InvalidAnswer(String),
     /// The journal takes no entry: nothing was forwarded.
     NotRecorded(String),
+    /// There is no journal after all, so we end.
+    NoJournal(String),
     /// The journal takes no entry: the answer, which is here, is withheld.
     AnswerWithheld(String),
     /// We are told to end.
     ShuttingDown,
-    /// There was no start: no server that can be executed, or no journal.
-    NoStart(String),
+    /// The server's command cannot be executed.
+    NoServer(String),
 }
 
 /// JSON-RPC: internal error. Our own trouble, in either era.
@@ -401,7 +403,7 @@ impl Failure {
                     "countersign: the journal cannot be written, so the answer is withheld: {why}"
                 ),
             ),
-            Self::NoStart(why) => (INTERNAL, format!("countersign: {why}")),
+            Self::NoJournal(why) | Self::NoServer(why) => (INTERNAL, format!("countersign: {why}")),
             Self::ShuttingDown => (
                 INTERNAL,
                 "countersign: shutting down; the answer did not come in time".into(),
@@ -531,6 +533,12 @@ impl Reply {
 
     fn says_error(&self) -> bool {
         let flag = |message: &Message| {
+            // A large result is searched faster than it is walked. An escape could hide the key.
+            let result = message.result().unwrap_or_default();
+            let may_be = |text| memchr::memmem::find(&result, text).is_some();
+            if !may_be(b"isError") && !may_be(b"\\u") {
+                return false;
+            }
             let at = message.member(&["result", "isError"]);
             at.is_some_and(|at| is_true(&message.raw()[at]))
         };
@@ -582,6 +590,11 @@ impl Reply {
     /// Whether an answer goes out.
     pub fn is_silent(&self) -> bool {
         matches!(self.body, Body::Silent(_))
+    }
+
+    /// The reply, to go out in `place`.
+    pub(crate) fn in_place(self, place: Option<Place>) -> Self {
+        Self { place, ..self }
     }
 
     /// The answer's place in the client's queue, to be filled with [`Self::line`].

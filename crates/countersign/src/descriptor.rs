@@ -26,7 +26,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 /// Capacity asked for on every pipe, in bytes: the most that Linux gives without privilege. A
-/// result of a megabyte then crosses in one piece (DESIGN, section 8).
+/// result of a megabyte then crosses in one piece.
 pub const PIPE_BYTES: usize = 1024 * 1024;
 
 /// Bytes that the blocking thread reads at once.

@@ -6,8 +6,9 @@
 //! The core runs on its own: whoever stops waiting for it does not stop it.
 
 use std::future::Future;
+use std::ops::DerefMut;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::BoxFuture;
 use crate::call::{Call, Cancel, Era, Failure, Refusal, Reply};
 use crate::decision::{Decision, Judge, Verdict};
 use crate::message::{Id, Message};
+use crate::outbox::Place;
 use crate::recorder::{Admission, Hold, Intent, Permit, Recorder};
 use crate::upstream::{ToClient, Upstream};
 
@@ -90,7 +92,7 @@ impl Gate {
         let era = call.era();
         let rings = Arc::clone(&self.rings);
         let life = async move {
-            let reply = Contained(Box::pin(rings.frame(call, to_client))).await;
+            let reply = Contained(pin!(rings.frame(call, to_client))).await;
             // Nobody waits any more: the outcome is recorded all the same.
             let _ = tell.send(reply);
         };
@@ -156,7 +158,7 @@ impl Admissions {
         life: impl Future<Output = Reply> + Send + 'static,
     ) {
         self.hold(Box::pin(async move {
-            let reply = Contained(Box::pin(life)).await;
+            let reply = Contained(pin!(life)).await;
             if let Some(id) = id {
                 to_client.answer(&id, reply);
             }
@@ -214,9 +216,9 @@ fn step(life: &mut BoxFuture<()>) -> Poll<()> {
 }
 
 /// A life that ends with an error instead of a panic, so that a fault of ours costs one call.
-struct Contained<F: ?Sized>(Pin<Box<F>>);
+struct Contained<P>(Pin<P>);
 
-impl<F: Future<Output = Reply> + ?Sized> Future for Contained<F> {
+impl<P: DerefMut<Target: Future<Output = Reply>> + Unpin> Future for Contained<P> {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
@@ -278,13 +280,16 @@ impl Rings {
             Some(Err(_panicked)) => Reply::failure(&Failure::LayerPanicked, era),
             None => Reply::failure(&Failure::timed_out(self.within), era),
         };
-        let intent = passage
-            .intent
+        let kept = passage
+            .kept
             .lock()
             .expect("no code that holds it panics")
             .take();
-        match intent {
-            Some(intent) => self.recorder.outcome(intent, reply).await,
+        match kept {
+            Some(Kept { intent, place }) => {
+                let reply = self.recorder.outcome(intent, reply).await;
+                reply.in_place(place)
+            }
             // Not judged, or judged and not recorded: intent and outcome are still owed, together.
             None => self.recorder.whole(&received, reply).await,
         }
@@ -347,8 +352,15 @@ struct Passage {
     received: Bytes,
     cancel: Cancel,
     stage: Mutex<Stage>,
-    intent: Mutex<Option<Intent>>,
+    kept: Mutex<Option<Kept>>,
     core_ended: SetOnce<()>,
+}
+
+/// What the core leaves to the frame, out of the reach of layers.
+struct Kept {
+    intent: Intent,
+    /// The answer's place in the client's queue: a layer that kept the reply would stop the queue with it.
+    place: Option<Place>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -365,7 +377,7 @@ impl Passage {
             received: call.received().raw().clone(),
             cancel: call.cancel().clone(),
             stage: Mutex::default(),
-            intent: Mutex::default(),
+            kept: Mutex::default(),
             core_ended: SetOnce::new(),
         }
     }
@@ -445,14 +457,16 @@ impl Next {
             let cancel = call.cancel().clone();
             let core = rings.judge_and_forward(call, to_client);
             tokio::pin!(core);
-            let judged = tokio::select! {
+            let mut judged = tokio::select! {
                 judged = &mut core => judged,
                 () = tell.closed() => {
                     cancel.by_us();
                     core.await
                 }
             };
-            *passage.intent.lock().expect("no code that holds it panics") = judged.intent;
+            let place = judged.reply.take_place();
+            let kept = judged.intent.map(|intent| Kept { intent, place });
+            *passage.kept.lock().expect("no code that holds it panics") = kept;
             // Whoever waited may be gone; the frame then records what the client gets.
             let _ = tell.send(judged.reply);
             drop(ends);
@@ -463,3 +477,6 @@ impl Next {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,11 @@
 //! }
 //! ```
 
+#[cfg(not(unix))]
+compile_error!(
+    "countersign runs on Linux and macOS: it needs process groups, and pipes that a reactor can watch"
+);
+
 pub mod call;
 pub mod clock;
 pub mod decision;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
 /// Default for the bytes that may be queued before [`Outbox::room`] waits: as much as one line of
-/// the greatest permitted length (DESIGN, section 7, "Limits").
+/// the greatest permitted length.
 pub const QUEUED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Lines up to this length, in bytes, are copied together; longer ones are written from where they

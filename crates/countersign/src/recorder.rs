@@ -44,13 +44,8 @@ pub enum Fsync {
 const INLINE_OCTETS_MAX: usize = 256 << 10;
 
 /// A logged allow: it owns the judged call, with its time limit and its cancel signal. An upstream
-/// takes it by value, so nothing is forwarded unlogged, changed after the decision, or twice.
-///
-/// Nobody else can make one:
-///
-/// ```compile_fail
-/// let forged = countersign::recorder::Permit { call: todo!(), line: todo!(), within: todo!() };
-/// ```
+/// takes it by value, so nothing is forwarded unlogged, changed after the decision, or twice. Nobody
+/// else can make one, or a second one of it.
 #[derive(Debug)]
 pub struct Permit {
     call: Call,
@@ -143,11 +138,15 @@ impl Recorder {
     /// written down as lost, together, before anything else.
     ///
     /// # Errors
-    /// The journal does not take the first entry.
+    /// The journal does not take the first entry, or nobody can sync it.
     pub fn open(&self, journal: Journal, lost: &OpenIntents) -> Result<(), String> {
-        let outcome = self.shared.ledger().open(journal, lost);
+        let mut outcome = self.shared.ledger().open(journal, lost);
         if outcome.is_ok() && self.shared.fsync != Fsync::Never {
-            sync::start(Arc::clone(&self.shared));
+            outcome = sync::start(Arc::clone(&self.shared))
+                .map_err(|error| format!("no thread to sync the journal with: {error}"));
+        }
+        if outcome.is_err() {
+            self.shared.ledger().discard();
         }
         // Opened once: a second journal has no way here.
         let _ = self.shared.opened.set(outcome.clone());

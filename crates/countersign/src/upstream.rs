@@ -81,7 +81,8 @@ pub trait ToClient: Send + Sync {
 
 /// A server, or whatever stands for one.
 pub trait Upstream: Send + Sync {
-    /// Forwards a permitted call and waits for its reply.
+    /// Forwards a permitted call and waits for its reply, which must come: within [`Permit::within`], or
+    /// soon after [`Permit::cancel`] has fired. The frame waits as long, whatever layers do.
     fn send(&self, permit: Permit, to_client: Arc<dyn ToClient>) -> BoxFuture<Reply>;
 
     /// Forwards an ungoverned request and waits for its reply.

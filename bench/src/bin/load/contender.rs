@@ -9,33 +9,44 @@ use std::process::Command;
 /// Everything that Assay must be told to let every call through.
 const ASSAY_POLICY: &str = "version: \"2.0\"\nname: bench\ntools:\n  allow: [\"*\"]\nenforcement:\n  unconstrained_tools: allow\n";
 
-/// Name, and words before the echo server's own command. `{bench}`, `{product}` and `{peers}` are
+/// The method of every call but those of a contender that is to record nothing.
+const TOOLS_CALL: &str = "tools/call";
+/// A method that the echo server answers like `tools/call`, and that no proxy records.
+const UNRECORDED: &str = "bench/call";
+
+/// Name, method, and words before the echo server's own command. `{bench}`, `{product}` and `{peers}` are
 /// the folders of programs, `{dir}` is an empty folder of this run.
-const LINES: &[(&str, &str)] = &[
-    ("direct", ""),
-    ("relay", "{bench}/relay"),
+const LINES: &[(&str, &str, &str)] = &[
+    ("direct", TOOLS_CALL, ""),
+    ("relay", TOOLS_CALL, "{bench}/relay"),
     (
-        "countersign, no journal",
-        "{product}/countersign wrap --name echo --no-journal --",
+        "countersign, not recorded",
+        UNRECORDED,
+        "{product}/countersign wrap --name echo --journal {dir}/j.wlog --",
     ),
     (
         "countersign, interval",
+        TOOLS_CALL,
         "{product}/countersign wrap --name echo --journal {dir}/j.wlog --fsync interval --",
     ),
     (
         "countersign, never",
+        TOOLS_CALL,
         "{product}/countersign wrap --name echo --journal {dir}/j.wlog --fsync never --",
     ),
     (
         "countersign, always",
+        TOOLS_CALL,
         "{product}/countersign wrap --name echo --journal {dir}/j.wlog --fsync always --",
     ),
     (
         "assay mcp wrap",
+        TOOLS_CALL,
         "{peers}/assay/bin/assay mcp wrap --policy {dir}/policy.yaml --event-source assay://bench --decision-log {dir}/decisions.ndjson --",
     ),
     (
         "witness-log-mcp-proxy",
+        TOOLS_CALL,
         "{peers}/witness-log/bin/witness-log-mcp-proxy --name echo --journal {dir}/j.wlog --",
     ),
 ];
@@ -53,6 +64,8 @@ pub(crate) struct Programs {
 /// One way from the client to the echo server.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
+    /// What its calls are called on the wire.
+    pub(crate) method: &'static str,
     words: Vec<String>,
 }
 
@@ -63,10 +76,14 @@ impl Contender {
     pub(crate) fn all(programs: &Programs, server_options: &[&str]) -> (Vec<Self>, Vec<String>) {
         let mut present = Vec::new();
         let mut absent = Vec::new();
-        for &(name, line) in LINES {
+        for &(name, method, line) in LINES {
             let words = words(line, server_options, programs);
             match missing(&words) {
-                None => present.push(Self { name, words }),
+                None => present.push(Self {
+                    name,
+                    method,
+                    words,
+                }),
                 Some(reason) => absent.push(format!("{name}: {reason}")),
             }
         }

@@ -87,6 +87,7 @@ pub(crate) struct Session {
     child: Child,
     input: Option<ChildStdin>,
     lines: Lines,
+    method: &'static str,
     calls: usize,
     stderr: PathBuf,
     /// From before the process was started to the answer to `initialize`.
@@ -110,6 +111,7 @@ impl Session {
             child,
             input,
             lines: Lines::new(output),
+            method: contender.method,
             calls: 0,
             stderr,
             startup: Duration::ZERO,
@@ -140,7 +142,12 @@ impl Session {
             requests.clear();
             let now = Instant::now();
             while sent.len() < calls && sent.len() - latencies.len() < plan.in_flight {
-                request(first + sent.len(), plan.result_bytes, &mut requests);
+                request(
+                    self.method,
+                    first + sent.len(),
+                    plan.result_bytes,
+                    &mut requests,
+                );
                 sent.push(Some(now));
             }
             self.send(&requests)?;
@@ -303,10 +310,10 @@ impl Lines {
     }
 }
 
-fn request(id: usize, result_bytes: usize, out: &mut Vec<u8>) {
+fn request(method: &str, id: usize, result_bytes: usize, out: &mut Vec<u8>) {
     writeln!(
         out,
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"size":{result_bytes}}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"name":"echo","arguments":{{"size":{result_bytes}}}}}}}"#
     )
     .expect("writing to memory does not fail");
 }

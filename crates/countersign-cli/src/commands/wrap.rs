@@ -10,6 +10,8 @@ use std::time::Duration;
 use countersign::call::Failure;
 use countersign::descriptor::{Input, Output};
 use countersign::gate::Gate;
+use countersign::lines::Lines;
+use countersign::message::LINE_BYTES_MAX;
 use countersign::outbox::{self, Outbox, QUEUED_BYTES_MAX};
 use countersign::process::{self, Spec};
 use countersign::recorder::Recorder;
@@ -68,10 +70,21 @@ pub(crate) fn refuse(why: &str) -> ExitCode {
 }
 
 async fn tell_client(why: &str) {
-    if let (Ok(input), Ok(output)) = (Input::stdin(), Output::stdout()) {
-        let told = stdio::refuse_first(input, output, why);
-        // Who does not ask within the time is not told: stderr has it.
-        let _ = tokio::time::timeout(FIRST_REQUEST_WAIT, told).await;
+    let (Ok(input), Ok(output)) = (Input::stdin(), Output::stdout()) else {
+        return;
+    };
+    let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
+    answer_first(&mut Lines::new(input, LINE_BYTES_MAX), &outbox, why).await;
+    outbox.close();
+    // A client that does not read is not waited for either.
+    let _ = tokio::time::timeout(FIRST_REQUEST_WAIT, outbox::write_all_to(reader, output)).await;
+}
+
+/// Tells `why` to a client that asks within the time; who does not, has stderr.
+async fn answer_first(lines: &mut Lines<Input>, outbox: &Outbox, why: &str) {
+    let refused = tokio::time::timeout(FIRST_REQUEST_WAIT, stdio::refuse_first(lines, why)).await;
+    if let Ok(Ok(Some(line))) = refused {
+        outbox.push(line);
     }
 }
 
@@ -210,8 +223,9 @@ async fn wrap(start: Start) -> ExitCode {
         within: args.timeout,
     };
 
+    let mut lines = Lines::new(input, LINE_BYTES_MAX);
     let end = tokio::select! {
-        read = session.run(input) => {
+        read = session.run(&mut lines) => {
             if let Err(error) = read {
                 stderr::say(format_args!("stdin cannot be read: {error}"));
             }
@@ -221,6 +235,18 @@ async fn wrap(start: Start) -> ExitCode {
         code = upstream.ended() => End::ServerGone(code),
         why = &mut opening.failed => End::NoJournal(why),
     };
+    let no_start = match &end {
+        End::NoJournal(why) => Some(why.clone()),
+        End::ServerGone(code) => Some(upstream.never_started().unwrap_or_else(|| {
+            format!("the server ended with code {code} and is not started again")
+        })),
+        End::ClientClosed | End::Told => None,
+    };
+    if let Some(why) = no_start
+        && !client.has_asked()
+    {
+        answer_first(&mut lines, &outbox, &why).await;
+    }
     let settled = async {
         // What waits for a journal that is being read is owed a record too, and no start is left half done.
         match recorder.opened().await {
@@ -238,14 +264,7 @@ async fn wrap(start: Start) -> ExitCode {
         &mut interrupt,
     )
     .await;
-    let no_start = match &end {
-        End::NoJournal(why) => Some(why.clone()),
-        End::ServerGone(code) => Some(upstream.never_started().unwrap_or_else(|| {
-            format!("the server ended with code {code} and is not started again")
-        })),
-        End::ClientClosed | End::Told => None,
-    };
-    let code = finish(
+    finish(
         end,
         &session,
         &recorder,
@@ -254,13 +273,7 @@ async fn wrap(start: Start) -> ExitCode {
         &mut terminate,
         &mut interrupt,
     )
-    .await;
-    if let Some(why) = no_start
-        && !client.has_asked()
-    {
-        tell_client(&why).await;
-    }
-    code
+    .await
 }
 
 /// A failure before the client was listened to.
@@ -391,7 +404,7 @@ async fn drain(
         end => end,
     };
     session.upstream.give_up(&match &end {
-        End::NoJournal(why) => Failure::NoStart(why.clone()),
+        End::NoJournal(why) => Failure::NoJournal(why.clone()),
         _ => Failure::ShuttingDown,
     });
     // The outcomes of what was just ended.

@@ -13,5 +13,6 @@ mod refused;
 mod restart;
 mod start;
 mod storage;
+mod structure;
 mod time;
 mod transparency;

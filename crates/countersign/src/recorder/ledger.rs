@@ -1,6 +1,7 @@
 //! The journal behind the lock: staging, batches, and what is owed after a failed write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_log::canonical::CanonicalDigest;
 use countersign_log::checkpoint::Checkpoint;
@@ -9,6 +10,7 @@ use countersign_log::hash::Hash;
 use countersign_log::journal::{Journal, OpenIntents, Place, SyncScope, SyncTarget, WriteError};
 use countersign_log::leaf::Kind;
 use tokio::sync::SetOnce;
+use tokio::time::Instant;
 
 use super::Fsync;
 use super::payload::{IntentText, Outcome, Server};
@@ -94,6 +96,13 @@ pub(super) struct Owed {
     pub(super) is_error: bool,
 }
 
+/// Leaves of each kind.
+#[derive(Default)]
+struct Counts {
+    intents: u64,
+    outcomes: u64,
+}
+
 pub(super) struct Ledger {
     server: Arc<Server>,
     fsync: Fsync,
@@ -108,6 +117,8 @@ pub(super) struct Ledger {
     /// Intents without outcome. Bounded by what clients may have in flight.
     open: u64,
     outcomes: u64,
+    /// What of both is only staged: a failed write takes it back.
+    staged: Counts,
     /// Bounded by what was in flight when the journal failed: nothing new is admitted since.
     owed: Vec<Owed>,
     /// The last write failed, and nothing was staged since.
@@ -119,7 +130,14 @@ pub(super) struct Ledger {
     unsynced_outcomes: bool,
     /// Leaves were written since the last sync.
     dirty: bool,
+    /// When room for outcomes may be asked for again, after there was none.
+    reserve_due: Option<Instant>,
+    /// Whether it has been told that the journal could not go on in a new segment.
+    rotation_told: bool,
 }
+
+/// How often a full disk is asked for room again: a try writes up to 1 MiB.
+const RESERVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Ledger {
     pub(super) fn new(server: Arc<Server>, fsync: Fsync) -> Self {
@@ -133,12 +151,15 @@ impl Ledger {
             holds: 0,
             open: 0,
             outcomes: 0,
+            staged: Counts::default(),
             owed: Vec::new(),
             failed: None,
             failing: false,
             unsynced: Vec::new(),
             unsynced_outcomes: false,
             dirty: false,
+            reserve_due: None,
+            rotation_told: false,
         }
     }
 
@@ -147,15 +168,18 @@ impl Ledger {
         if lost.is_empty() {
             return Ok(());
         }
-        let salt = self.salts.next()?;
+        self.salts.stock()?;
+        let salt = self.salts.next();
         self.journal()?.stage_lost(lost, &salt, clock::now_ms());
         self.commit_now()
     }
 
     pub(super) fn stage_intent(&mut self, text: &IntentText) -> Result<Staged, String> {
         self.ready()?;
+        self.room()?;
         let place = self.put_intent(text)?;
         self.open += 1;
+        self.staged.intents += 1;
         self.ticket(place)
     }
 
@@ -178,6 +202,7 @@ impl Ledger {
         result: impl FnOnce(Place) -> Vec<u8>,
     ) -> Result<Staged, String> {
         self.ready()?;
+        self.room()?;
         let intent = self.put_intent(text)?;
         let place = self.put_result(intent, |_| result(intent))?;
         self.ticket(place)
@@ -251,15 +276,6 @@ impl Ledger {
         }
     }
 
-    /// Room for what will be owed is made again once there is room.
-    pub(super) fn keep_reserve(&mut self) {
-        if let State::Open(journal) = &mut self.state
-            && !journal.reserve_is_kept()
-        {
-            journal.keep_reserve();
-        }
-    }
-
     /// The journal, to sign a head or to be told of a sync.
     pub(super) fn journal(&mut self) -> Result<&mut Journal, String> {
         match &mut self.state {
@@ -297,7 +313,7 @@ impl Ledger {
         }
     }
 
-    /// Makes sure that leaves can be staged: after a failed write, what is owed goes first.
+    /// Makes sure that the leaves of a call can be staged: after a failed write, what is owed goes first.
     fn ready(&mut self) -> Result<(), String> {
         if let Some(failed) = self.failed.take() {
             let recovered = self
@@ -310,7 +326,7 @@ impl Ledger {
             recovered?;
         }
         if self.owed.is_empty() {
-            return Ok(());
+            return self.salts.stock();
         }
         // What others have staged meanwhile is written first: one batch, one outcome for all in it.
         self.commit();
@@ -322,6 +338,7 @@ impl Ledger {
                 digest: owed.digest,
                 is_error: owed.is_error,
             };
+            self.salts.stock()?;
             self.put_result(owed.intent, |segment| {
                 server.result(&outcome, owed.intent, segment)
             })
@@ -329,7 +346,29 @@ impl Ledger {
         });
         staged
             .and_then(|()| self.commit_now())
-            .inspect_err(|_| self.owed = owed)
+            .inspect_err(|_| self.owed = owed)?;
+        self.salts.stock()
+    }
+
+    /// While the disk is full, what room there is belongs to the outcomes that are owed.
+    fn room(&mut self) -> Result<(), String> {
+        let journal = match &mut self.state {
+            State::Open(journal) if !journal.reserve_is_kept() => journal,
+            _ => return Ok(()),
+        };
+        let now = clock::now();
+        let due = self.reserve_due.is_none_or(|due| now >= due);
+        if due && journal.keep_reserve() {
+            self.reserve_due = None;
+            return Ok(());
+        }
+        if due {
+            self.reserve_due = Some(now + RESERVE_EVERY);
+        }
+        Err(
+            "the disk is full: there is only room for the outcomes of calls that were admitted"
+                .into(),
+        )
     }
 
     fn put_intent(&mut self, text: &IntentText) -> Result<Place, String> {
@@ -349,12 +388,13 @@ impl Ledger {
         let place = self.stage(Kind::Result, &text(segment))?;
         self.journal()?.stage_pair(place, intent);
         self.outcomes += 1;
+        self.staged.outcomes += 1;
         self.unsynced_outcomes = true;
         Ok(place)
     }
 
     fn stage(&mut self, kind: Kind, payload: &[u8]) -> Result<Place, String> {
-        let salt = self.salts.next()?;
+        let salt = self.salts.next();
         Ok(self.journal()?.stage(kind, payload, &salt, clock::now_ms()))
     }
 
@@ -382,6 +422,7 @@ impl Ledger {
 
     fn commit_now(&mut self) -> Result<(), String> {
         let outcome = self.journal()?.commit();
+        let staged = std::mem::take(&mut self.staged);
         self.dirty |= outcome.is_ok();
         let was_failing = std::mem::replace(&mut self.failing, outcome.is_err());
         match outcome {
@@ -389,9 +430,12 @@ impl Ledger {
                 if was_failing {
                     note!("the journal can be written again");
                 }
+                self.tell_of_rotation();
                 Ok(())
             }
             Err(error) => {
+                self.open = self.open.saturating_sub(staged.intents);
+                self.outcomes = self.outcomes.saturating_sub(staged.outcomes);
                 let why = error.to_string();
                 if !was_failing {
                     note!("the journal cannot be written; calls are refused until it can: {why}");
@@ -399,6 +443,20 @@ impl Ledger {
                 self.failed = Some(error);
                 Err(why)
             }
+        }
+    }
+}
+
+impl Ledger {
+    /// Says once that the journal grows past its bounds, because no new segment could be made.
+    fn tell_of_rotation(&mut self) {
+        let State::Open(journal) = &self.state else {
+            return;
+        };
+        let failure = journal.rotation_failure();
+        let told = std::mem::replace(&mut self.rotation_told, failure.is_some());
+        if let (false, Some(why)) = (told, failure) {
+            note!("the journal goes on in this file, as no new segment could be made: {why}");
         }
     }
 }
@@ -422,18 +480,29 @@ impl Salts {
     /// 64 salts, a few dozen calls.
     const POOL_OCTETS: usize = 2048;
 
-    fn next(&mut self) -> Result<Salt, String> {
-        if self.left == 0 {
+    /// What one call stages at most: an intent, its exact octets, a result.
+    const AT_ONCE: usize = 3;
+
+    /// Makes sure of salts for one call, so that nothing can fail between its leaves.
+    fn stock(&mut self) -> Result<(), String> {
+        if self.left < Self::AT_ONCE * size_of::<Salt>() {
             getrandom::fill(&mut self.pool)
                 .map_err(|error| format!("no random octets for salts: {error}"))?;
             self.left = self.pool.len();
         }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Salt {
         let mut salt = Salt::default();
-        let at = self.left - salt.len();
+        let at = self
+            .left
+            .checked_sub(salt.len())
+            .expect("every call stocks up first");
         salt.copy_from_slice(&self.pool[at..self.left]);
         // A salt is a secret of its leaf: it does not stay here.
         self.pool[at..self.left].fill(0);
         self.left = at;
-        Ok(salt)
+        salt
     }
 }

@@ -82,22 +82,22 @@ impl Bell {
     }
 }
 
-pub(super) fn start(shared: Arc<Shared>) {
+/// Starts the thread.
+///
+/// # Errors
+/// There is none to be had: then nothing would ever be synced.
+pub(super) fn start(shared: Arc<Shared>) -> io::Result<()> {
     let for_thread = Arc::clone(&shared);
-    let spawned = std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name("countersign-sync".into())
-        .spawn(move || run(&for_thread));
-    match spawned {
-        Ok(thread) => {
-            shared
-                .syncer
-                .state
-                .lock()
-                .expect("no code that holds the bell panics")
-                .thread = Some(thread);
-        }
-        Err(error) => note!("no thread for syncing the journal: {error}"),
-    }
+        .spawn(move || run(&for_thread))?;
+    let mut bell = shared
+        .syncer
+        .state
+        .lock()
+        .expect("no code that holds the bell panics");
+    bell.thread = Some(thread);
+    Ok(())
 }
 
 fn run(shared: &Shared) {
@@ -113,7 +113,6 @@ fn run(shared: &Shared) {
             continue;
         }
         head_due = Instant::now() + INTERVAL;
-        shared.ledger().keep_reserve();
         if std::mem::take(&mut unsigned)
             && let Err(why) = sign(shared)
         {

@@ -242,3 +242,6 @@ fn definition(name: &str, description: &str) -> Vec<u8> {
     )
     .into_bytes()
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
 use crate::BoxFuture;
@@ -17,7 +17,7 @@ use crate::call::{Call, Cancel, Era, Failure, INTERNAL, Refusal, Reply};
 use crate::gate::{self, Admissions, Gate};
 use crate::lines::{Line, Lines};
 use crate::message::{self, Batch, Id, IdKind, Kind, LINE_BYTES_MAX, Malformed, Message, Parsed};
-use crate::outbox::{self, Outbox, Place, QUEUED_BYTES_MAX};
+use crate::outbox::{Outbox, Place, QUEUED_BYTES_MAX};
 use crate::serve::audit::Audit;
 use crate::upstream::child::ChildUpstream;
 use crate::upstream::{Pass, ToClient, Ungoverned, Upstream};
@@ -38,10 +38,10 @@ pub struct Client {
     in_flight: Mutex<HashMap<Id, Flight>>,
     /// How many are in flight, for whoever waits for fewer.
     count: watch::Sender<usize>,
+    /// It has asked for something.
+    asked: AtomicBool,
     /// The protocol version that the handshake settled on.
     version: Mutex<Option<String>>,
-    /// Whether there was a request.
-    asked: AtomicBool,
 }
 
 /// A request in flight.
@@ -58,8 +58,8 @@ impl Client {
             outbox,
             in_flight: Mutex::default(),
             count: watch::Sender::new(0),
-            version: Mutex::default(),
             asked: AtomicBool::new(false),
+            version: Mutex::default(),
         }
     }
 
@@ -85,11 +85,11 @@ impl Client {
 
     /// Notes a request, unless another one under its id is in flight.
     fn enter(&self, id: &Id, limited: bool) -> Option<Cancel> {
-        self.asked.store(true, Ordering::Relaxed);
         let mut in_flight = self.in_flight();
         if in_flight.contains_key(id) {
             return None;
         }
+        self.asked.store(true, Ordering::Relaxed);
         let cancel = Cancel::default();
         in_flight.insert(
             id.clone(),
@@ -281,8 +281,7 @@ impl Session {
     ///
     /// # Errors
     /// The input cannot be read.
-    pub async fn run(&self, input: impl AsyncRead + Unpin) -> std::io::Result<()> {
-        let mut lines = Lines::new(input, LINE_BYTES_MAX);
+    pub async fn run(&self, lines: &mut Lines<impl AsyncRead + Unpin>) -> std::io::Result<()> {
         let mut arrived = Vec::new();
         loop {
             self.upstream.room().await;
@@ -531,16 +530,15 @@ fn complaint(malformed: &Malformed) -> Bytes {
     error_line(id.as_ref(), malformed.code(), &malformed.to_string())
 }
 
-/// Answers the first request with an error, for a program that cannot start.
+/// Waits for the first request, and answers it with an error: for a program that cannot start.
+/// `None`: the client closed its input before it asked anything.
 ///
 /// # Errors
-/// The streams fail.
+/// The input cannot be read.
 pub async fn refuse_first(
-    input: impl AsyncRead + Unpin,
-    output: impl AsyncWrite + Unpin,
+    lines: &mut Lines<impl AsyncRead + Unpin>,
     why: &str,
-) -> std::io::Result<()> {
-    let mut lines = Lines::new(input, LINE_BYTES_MAX);
+) -> std::io::Result<Option<Bytes>> {
     let mut arrived = Vec::new();
     loop {
         let more = lines.read(&mut arrived).await?;
@@ -552,14 +550,11 @@ pub async fn refuse_first(
                 continue;
             };
             if let (Kind::Request, Some(id)) = (message.kind(), message.id()) {
-                let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
-                outbox.push(error_line(Some(id), INTERNAL, why));
-                outbox.close();
-                return outbox::write_all_to(reader, output).await;
+                return Ok(Some(error_line(Some(id), INTERNAL, why)));
             }
         }
         if !more {
-            return Ok(());
+            return Ok(None);
         }
     }
 }

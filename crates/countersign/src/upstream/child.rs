@@ -85,7 +85,6 @@ struct State {
     asks: Asks,
     setup: Setup,
     restarts: u64,
-    noise: u64,
     /// Why the command could not be executed at all.
     never_started: Option<String>,
     /// What is still unanswered has been answered by us; late answers are not worth a word.
@@ -111,7 +110,6 @@ impl ChildUpstream {
                 asks: Asks::default(),
                 setup: Setup::default(),
                 restarts: 0,
-                noise: 0,
                 never_started: None,
                 given_up: false,
             }),
@@ -372,6 +370,9 @@ impl Shared {
         {
             line = under_id(&message, &wire_id);
         }
+        if let Some(Kept::Setup(request)) = &kept {
+            state.setup.asked(request);
+        }
         let (reply, waiting) = oneshot::channel();
         let sent = state.up.then_some(state.generation);
         let pending = Pending {
@@ -549,11 +550,7 @@ impl Shared {
 
     /// What is no message: if it was meant to answer a request, that request ends now.
     fn noise(&self, id: Option<Id>, line: &[u8], why: &str) {
-        let pending = {
-            let mut state = self.state();
-            state.noise += 1;
-            id.and_then(|id| state.requests.answered(&id))
-        };
+        let pending = id.and_then(|id| self.state().requests.answered(&id));
         match pending {
             Some(pending) => pending.fail(&Failure::InvalidAnswer(why.to_owned())),
             None => note!(
@@ -586,7 +583,7 @@ impl Shared {
         }
         for pending in lost {
             let failure = match &no_start {
-                Some(why) => Failure::NoStart(why.clone()),
+                Some(why) => Failure::NoServer(why.clone()),
                 None => Failure::Exited {
                     code: exit.code,
                     during: pending.label.clone(),
@@ -622,7 +619,7 @@ impl State {
     /// What is told of a request that no process will ever get; the last one had ended with `code`.
     fn not_sent(&self, code: i32, unsent: String) -> Failure {
         match &self.never_started {
-            Some(why) => Failure::NoStart(why.clone()),
+            Some(why) => Failure::NoServer(why.clone()),
             None => Failure::NotReplaced { code, unsent },
         }
     }

@@ -91,3 +91,59 @@ impl Patience {
         self.pauses.lock().expect("no code that holds it panics")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What happens to the clock at a second of the world's time.
+    type Event = (u64, fn(&Patience));
+
+    /// The world's seconds until a request that comes at second 0 has had 60 of the server's own.
+    async fn exhausted_after(patience: &Patience, events: &[Event]) -> u64 {
+        let begun = clock::now();
+        let happen = async {
+            for (at, event) in events {
+                tokio::time::sleep_until(begun + *at as u32 * SECOND).await;
+                event(patience);
+            }
+        };
+        let wait = async {
+            patience.exhausted(60 * SECOND).await;
+            begun.elapsed().as_secs()
+        };
+        tokio::join!(wait, happen).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_time_counts_in_which_the_client_owes_nothing() {
+        let pause: fn(&Patience) = Patience::pause;
+        let resume: fn(&Patience) = Patience::resume;
+        let cases: [(&[Event], u64); 7] = [
+            (&[], 60),
+            (&[(0, pause), (100, resume)], 160),
+            (&[(10, pause), (100, resume)], 150),
+            (&[(10, pause), (20, pause), (100, resume)], 150),
+            (&[(10, resume), (20, pause), (30, resume), (40, resume)], 70),
+            (&[(10, pause), (20, resume), (30, pause), (40, resume)], 80),
+            // Nobody answers: the clock stands still for an hour, and no longer.
+            (&[(10, pause)], 3660),
+        ];
+        for (events, seconds) in cases {
+            let patience = Patience::new();
+            assert_eq!(exhausted_after(&patience, events).await, seconds);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_never_answered_stops_the_clock_once() {
+        let patience = Patience::new();
+        patience.pause();
+        tokio::time::sleep(2 * ASK_WAIT_MAX).await;
+        assert_eq!(exhausted_after(&patience, &[]).await, 60);
+        patience.resume();
+        assert_eq!(exhausted_after(&patience, &[]).await, 60);
+    }
+}

@@ -227,3 +227,6 @@ impl Asks {
         self.open.drain().map(|(shown, _)| shown).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,26 +17,23 @@ use tokio::time::{Instant, sleep};
 use crate::book::Desk;
 use crate::peers::{Client, Server, WITHIN, answer, call, error, json, line, message, result};
 
+type Layers = Vec<Box<dyn Layer>>;
+
 const NOON: &str = r#"{"content":[{"type":"text","text":"noon"}]}"#;
 const SECOND: Duration = Duration::from_secs(1);
 const LAYER_PANICKED: &str = "countersign: a layer failed; the call was closed";
 const BROKEN: &str = "countersign: an internal fault; the call was closed";
 const TIMED_OUT: &str = "witness-log-mcp-proxy: timed out after 60s";
 
-fn gate(desk: &Desk, layers: Vec<Box<dyn Layer>>, server: Arc<dyn Upstream>) -> Gate {
+fn gate(desk: &Desk, layers: Layers, server: Arc<dyn Upstream>) -> Gate {
     judged_gate(desk, layers, Box::new(allow_all), server)
 }
 
-fn judged_gate(
-    desk: &Desk,
-    layers: Vec<Box<dyn Layer>>,
-    judge: Box<Judge>,
-    server: Arc<dyn Upstream>,
-) -> Gate {
+fn judged_gate(desk: &Desk, layers: Layers, judge: Box<Judge>, server: Arc<dyn Upstream>) -> Gate {
     Gate::new(layers, judge, desk.recorder.clone(), server, WITHIN)
 }
 
-fn one(layer: impl Layer + 'static) -> Vec<Box<dyn Layer>> {
+fn one(layer: impl Layer + 'static) -> Layers {
     vec![Box::new(layer)]
 }
 
@@ -45,7 +42,7 @@ async fn pass_on(call: Call, next: Next) -> Reply {
 }
 
 /// Without layers, and with one that changes nothing.
-fn both() -> [Vec<Box<dyn Layer>>; 2] {
+fn both() -> [Layers; 2] {
     [Vec::new(), one(pass_on)]
 }
 
@@ -88,7 +85,7 @@ async fn panics_meanwhile(call: Call, next: Next) -> Reply {
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_panics_costs_one_call_and_leaves_its_outcome() {
-    let cases: [(Vec<Box<dyn Layer>>, usize, usize); 3] = [
+    let cases: [(Layers, usize, usize); 3] = [
         (one(panics_before), 0, 0),
         (one(panics_after), 1, 0),
         (one(panics_meanwhile), 1, 1),
@@ -238,7 +235,7 @@ async fn a_layer_that_never_returns_ends_at_its_time_limit() {
         std::future::pending().await
     }
     // Judged, the server's own time comes first, and is bounded as well.
-    let cases: [(Vec<Box<dyn Layer>>, Duration, usize, u32); 3] = [
+    let cases: [(Layers, Duration, usize, u32); 3] = [
         (one(never), SECOND, 0, 1),
         (one(never_after), SECOND, 1, 2),
         (one(never_after), 1000 * SECOND, 1, 2),

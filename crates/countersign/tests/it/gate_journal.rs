@@ -114,8 +114,14 @@ async fn nothing_is_forwarded() {
             assert_told(&handle(&gate, "lost").await, NOTHING_FORWARDED);
         }
         disk.clear();
-        let last = handle(&gate, "last").await;
+        let last = gate.handle(call(&line(1, "last")), Client::new());
+        // What was lost is not in flight: with nothing else to wait for, this call is forwarded at once.
+        let at_once = if fsync == Fsync::Always { 1 } else { 2 };
+        assert_eq!(seen.lines().len(), at_once);
+        let last = last.await;
         assert_eq!(seen.lines(), [line(1, "first"), line(1, "last")]);
+        let standing = desk.recorder.standing().expect("there is a journal");
+        assert_eq!(standing.outcomes, 2);
         let book = desk.close();
         book.assert_calls(2);
         book.assert_call(0, "first", "{}", &first);
@@ -157,6 +163,8 @@ async fn an_answer_is_withheld() {
         if goes_on {
             let last = handle(&gate, "last").await;
             assert_eq!(seen.lines(), [line(1, "fills"), line(1, "last")]);
+            let standing = desk.recorder.standing().expect("there is a journal");
+            assert_eq!(standing.outcomes, 2, "the one that was owed counts once");
             let book = desk.close();
             book.assert_calls(2);
             book.assert_call(0, "fills", "{}", &owed);
@@ -246,6 +254,27 @@ async fn an_intent_that_does_not_reach_the_disk_is_not_forwarded_and_the_next_st
     );
     assert_eq!((book.report.intents, book.report.results), (2, 1));
     book.assert_call(0, "first", "{}", &first);
+}
+
+#[tokio::test]
+async fn an_outcome_that_does_not_reach_the_disk_withholds_the_answer() {
+    let desk = Desk::new(Fsync::Always);
+    let path = desk.path();
+    let aside = path.with_extension("aside");
+    let to = aside.clone();
+    let (server, seen) = Server::acting(move |_| {
+        std::fs::rename(&path, &to).expect("both are in one folder");
+        Box::pin(async { result(NOON) })
+    });
+    let gate = gate(&desk, server);
+    assert_told(&handle(&gate, "now").await, WITHHELD);
+    assert_eq!(seen.lines(), [line(1, "now")]);
+    assert_told(&handle(&gate, "later").await, NOTHING_FORWARDED);
+    assert!(desk.recorder.close().is_err());
+    std::fs::rename(&aside, desk.path()).expect("both are in one folder");
+    // Written but not known to be on disk: what stands there is whole, and goes no further.
+    let book = desk.verify();
+    assert_eq!(book.report.intents, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 mod book;
 mod descriptor;
+mod forge;
 mod gate;
 mod gate_journal;
 mod lines;
