@@ -310,14 +310,12 @@ pub enum Failure {
     InvalidAnswer(String),
     /// The journal takes no entry: nothing was forwarded.
     NotRecorded(String),
-    /// There is no journal after all, so we end.
-    NoJournal(String),
     /// The journal takes no entry: the answer, which is here, is withheld.
     AnswerWithheld(String),
     /// We are told to end.
     ShuttingDown,
-    /// The server's command cannot be executed.
-    NoServer(String),
+    /// There was no start: no server that can be executed, or no journal.
+    NoStart(String),
 }
 
 /// JSON-RPC: internal error. Our own trouble, in either era.
@@ -403,7 +401,7 @@ impl Failure {
                     "countersign: the journal cannot be written, so the answer is withheld: {why}"
                 ),
             ),
-            Self::NoJournal(why) | Self::NoServer(why) => (INTERNAL, format!("countersign: {why}")),
+            Self::NoStart(why) => (INTERNAL, format!("countersign: {why}")),
             Self::ShuttingDown => (
                 INTERNAL,
                 "countersign: shutting down; the answer did not come in time".into(),

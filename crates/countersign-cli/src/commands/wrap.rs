@@ -235,18 +235,6 @@ async fn wrap(start: Start) -> ExitCode {
         code = upstream.ended() => End::ServerGone(code),
         why = &mut opening.failed => End::NoJournal(why),
     };
-    let no_start = match &end {
-        End::NoJournal(why) => Some(why.clone()),
-        End::ServerGone(code) => Some(upstream.never_started().unwrap_or_else(|| {
-            format!("the server ended with code {code} and is not started again")
-        })),
-        End::ClientClosed | End::Told => None,
-    };
-    if let Some(why) = no_start
-        && !client.has_asked()
-    {
-        answer_first(&mut lines, &outbox, &why).await;
-    }
     let settled = async {
         // What waits for a journal that is being read is owed a record too, and no start is left half done.
         match recorder.opened().await {
@@ -264,6 +252,11 @@ async fn wrap(start: Start) -> ExitCode {
         &mut interrupt,
     )
     .await;
+    if let Some(why) = no_start(&end, &upstream)
+        && !client.has_asked()
+    {
+        answer_first(&mut lines, &outbox, &why).await;
+    }
     finish(
         end,
         &session,
@@ -274,6 +267,17 @@ async fn wrap(start: Start) -> ExitCode {
         &mut interrupt,
     )
     .await
+}
+
+/// Why a client that has not asked for anything yet will get nothing.
+fn no_start(end: &End, upstream: &ChildUpstream) -> Option<String> {
+    match end {
+        End::NoJournal(why) => Some(why.clone()),
+        End::ServerGone(code) => Some(upstream.never_started().unwrap_or_else(|| {
+            format!("the server ended with code {code} and is not started again")
+        })),
+        End::ClientClosed | End::Told => None,
+    }
 }
 
 /// A failure before the client was listened to.
@@ -404,7 +408,7 @@ async fn drain(
         end => end,
     };
     session.upstream.give_up(&match &end {
-        End::NoJournal(why) => Failure::NoJournal(why.clone()),
+        End::NoJournal(why) => Failure::NoStart(why.clone()),
         _ => Failure::ShuttingDown,
     });
     // The outcomes of what was just ended.

@@ -38,10 +38,10 @@ pub struct Client {
     in_flight: Mutex<HashMap<Id, Flight>>,
     /// How many are in flight, for whoever waits for fewer.
     count: watch::Sender<usize>,
-    /// It has asked for something.
-    asked: AtomicBool,
     /// The protocol version that the handshake settled on.
     version: Mutex<Option<String>>,
+    /// Whether there was a request.
+    asked: AtomicBool,
 }
 
 /// A request in flight.
@@ -58,8 +58,8 @@ impl Client {
             outbox,
             in_flight: Mutex::default(),
             count: watch::Sender::new(0),
-            asked: AtomicBool::new(false),
             version: Mutex::default(),
+            asked: AtomicBool::new(false),
         }
     }
 
@@ -85,11 +85,11 @@ impl Client {
 
     /// Notes a request, unless another one under its id is in flight.
     fn enter(&self, id: &Id, limited: bool) -> Option<Cancel> {
+        self.asked.store(true, Ordering::Relaxed);
         let mut in_flight = self.in_flight();
         if in_flight.contains_key(id) {
             return None;
         }
-        self.asked.store(true, Ordering::Relaxed);
         let cancel = Cancel::default();
         in_flight.insert(
             id.clone(),

@@ -370,9 +370,6 @@ impl Shared {
         {
             line = under_id(&message, &wire_id);
         }
-        if let Some(Kept::Setup(request)) = &kept {
-            state.setup.asked(request);
-        }
         let (reply, waiting) = oneshot::channel();
         let sent = state.up.then_some(state.generation);
         let pending = Pending {
@@ -583,7 +580,7 @@ impl Shared {
         }
         for pending in lost {
             let failure = match &no_start {
-                Some(why) => Failure::NoServer(why.clone()),
+                Some(why) => Failure::NoStart(why.clone()),
                 None => Failure::Exited {
                     code: exit.code,
                     during: pending.label.clone(),
@@ -619,7 +616,7 @@ impl State {
     /// What is told of a request that no process will ever get; the last one had ended with `code`.
     fn not_sent(&self, code: i32, unsent: String) -> Failure {
         match &self.never_started {
-            Some(why) => Failure::NoServer(why.clone()),
+            Some(why) => Failure::NoStart(why.clone()),
             None => Failure::NotReplaced { code, unsent },
         }
     }

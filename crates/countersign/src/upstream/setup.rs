@@ -18,10 +18,6 @@ const SUBSCRIPTIONS_MAX: usize = 4096;
 pub(super) struct Setup {
     initialize: Option<Message>,
     initialized: Option<Bytes>,
-    /// The client has begun a handshake.
-    begun: bool,
-    /// The notification that ended the handshake before it was agreed to.
-    ended_early: Option<Bytes>,
     log_level: Option<Message>,
     subscriptions: BTreeMap<String, Message>,
 }
@@ -37,22 +33,15 @@ impl Setup {
         )
     }
 
-    /// The client asks for something that is to be remembered once the server agrees.
-    pub(super) fn asked(&mut self, request: &Message) {
-        if request.method() == Some("initialize") {
-            self.begun = true;
-            self.ended_early = None;
-        }
-    }
-
     /// The server has agreed to `request`.
     pub(super) fn agreed(&mut self, request: Message) {
         let uri = request.string(&["params", "uri"]);
         match request.method() {
             Some("initialize") => {
+                // A client may have said that it is ready before it was answered.
                 *self = Self {
                     initialize: Some(request),
-                    initialized: self.ended_early.take(),
+                    initialized: self.initialized.take(),
                     ..Self::default()
                 }
             }
@@ -69,13 +58,7 @@ impl Setup {
 
     /// The client has sent a notification.
     pub(super) fn told(&mut self, message: &Message) {
-        if message.method() != Some("notifications/initialized") {
-            return;
-        }
-        if self.begun {
-            self.ended_early = Some(message.raw().clone());
-        }
-        if self.initialize.is_some() {
+        if message.method() == Some("notifications/initialized") {
             self.initialized = Some(message.raw().clone());
         }
     }

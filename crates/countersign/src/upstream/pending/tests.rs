@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::message::Parsed;
-use crate::outbox::write_all_to;
+use crate::outbox::{QUEUED_BYTES_MAX, write_all_to};
 
 fn id(text: &str) -> Id {
     Id::parse(text.as_bytes()).expect("the tests write ids")
@@ -138,16 +138,17 @@ async fn an_ended_process_owes_all_but_what_a_new_one_gets_again() {
     requests.insert(id("5"), pending("given up", true, None));
     requests.abandon(&id("5"));
 
-    let (outbox, reader) = Outbox::new(usize::MAX);
+    let (outbox, reader) = Outbox::new(QUEUED_BYTES_MAX);
     let lost = requests.process_ended(&outbox);
     let mut lost: Vec<String> = lost.into_iter().map(|pending| pending.label).collect();
     lost.sort();
     assert_eq!(lost, ["1", "4"]);
     outbox.close();
     let mut again = Vec::new();
-    let written = write_all_to(reader, &mut again).await;
-    written.expect("memory takes every octet");
-    let again = String::from_utf8(again).expect("it was made of text");
+    write_all_to(reader, &mut again)
+        .await
+        .expect("a Vec takes every octet");
+    let again = String::from_utf8(again).expect("the lines are text");
     let mut again: Vec<&str> = again.lines().collect();
     again.sort_unstable();
     assert_eq!(

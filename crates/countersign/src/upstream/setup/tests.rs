@@ -75,27 +75,20 @@ fn a_new_process_gets_what_was_agreed_and_is_still_wanted() {
 fn another_handshake_begins_anew() {
     let mut setup = Setup::default();
     let initialized = message(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    setup.told(&initialized);
-    assert_eq!(setup.initialized(), None, "there was no handshake to end");
     setup.agreed(request(0, "initialize", "{}"));
     setup.told(&initialized);
     setup.agreed(subscription(1, "resources/subscribe"));
     setup.agreed(request(1, "initialize", "{}"));
-    assert_eq!(setup.initialized(), None);
     assert!(rest(&setup).is_empty());
 }
 
 #[test]
-fn a_handshake_may_be_ended_before_it_is_agreed_to() {
+fn a_client_may_be_ready_before_it_was_answered() {
     let mut setup = Setup::default();
     let initialized = message(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    for _ in 0..2 {
-        let initialize = request(0, "initialize", "{}");
-        setup.asked(&initialize);
-        setup.told(&initialized);
-        setup.agreed(initialize);
-        assert_eq!(setup.initialized().as_ref(), Some(initialized.raw()));
-    }
+    setup.told(&initialized);
+    setup.agreed(request(0, "initialize", "{}"));
+    assert_eq!(setup.initialized().as_ref(), Some(initialized.raw()));
 }
 
 #[test]
