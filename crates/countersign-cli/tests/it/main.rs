@@ -5,6 +5,8 @@ mod audit_tools;
 mod auditor;
 mod client;
 mod ending;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod peers;
 mod program;
 mod proxy;

@@ -436,8 +436,9 @@ fn a_signal_to_end_during_a_restart_ends_us_too() {
     let steps = json!([["later", desk.path("flag")], ["sleep", 50], ["exit", 1]]);
     client.ask("0", "initialize", &script(steps));
     client.send(tell(json!([["exit", 1]])));
+    eventually("a second process", || desk.server_pids().len() >= 2);
     client.send(call("1", "waits", "{}"));
-    eventually("some processes", || desk.server_pids().len() >= 3);
+    eventually("more processes", || desk.server_pids().len() >= 4);
     client.signal(rustix::process::Signal::TERM);
     let ended = client.end();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);

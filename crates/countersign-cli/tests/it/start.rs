@@ -34,14 +34,16 @@ fn assert_no_start(desk: &Desk, wrap: Wrap<'_>, why: &[&str]) {
         "initialize",
         &initialize_params("2025-11-25"),
     ));
-    let (code, message) = error(&client.answer("\"a\""));
-    assert_eq!(code, -32603, "{message}");
+    let answer = client.answer("\"a\"");
     let ended = client.end();
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     let [line] = ended.stderr.lines().collect::<Vec<_>>()[..] else {
         panic!("{}", ended.stderr)
     };
-    assert_eq!(line, message);
+    // A server may answer while the journal is being read; calls wait for it.
+    if !answer.contains("serverInfo") {
+        assert_eq!(error(&answer), (-32603, line.to_owned()));
+    }
     for part in why {
         assert!(line.contains(part), "{part:?} is not in {line:?}");
     }

@@ -71,6 +71,14 @@ fn a_request_that_was_never_sent_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_listen_keeps_an_id_that_was_given_up_and_not_one_in_use() {
+    let mut requests = in_flight(&["1", "2"]);
+    requests.abandon(&id("1"));
+    assert_eq!(requests.wire_id(&id("1"), true), id("1"));
+    assert_ne!(requests.wire_id(&id("2"), true), id("2"));
+}
+
+#[test]
 fn abandoned_ids_are_bounded_and_the_oldest_goes_first() {
     let mut requests = Requests::default();
     for number in 0..=ABANDONED_MAX {
