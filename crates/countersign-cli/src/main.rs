@@ -27,12 +27,6 @@ fn main() -> ExitCode {
     {
         return process::shim_main(arguments.into_iter().skip(2));
     }
-    // First of all, while there is one thread: this may start the program anew, without the seed in
-    // its environment.
-    let seed = match seed::take() {
-        Ok(seed) => seed,
-        Err(error) => return commands::wrap::refuse(&error.to_string()),
-    };
     let name = arguments.first().map(|name| {
         std::path::Path::new(name)
             .file_name()
@@ -45,7 +39,11 @@ fn main() -> ExitCode {
         Program::try_parse_from(&arguments).map(|program| program.command)
     };
     match command {
-        Ok(Command::Wrap(wrap)) => commands::wrap::run(wrap, seed),
+        // While there is one thread: this may start the program anew, without the seed in its environment.
+        Ok(Command::Wrap(wrap)) => match seed::take() {
+            Ok(seed) => commands::wrap::run(wrap, seed),
+            Err(error) => commands::wrap::refuse(&error.to_string()),
+        },
         Ok(Command::Verify(verify)) => commands::verify::run(&verify),
         Ok(Command::Demo(demo)) => commands::demo::run(&demo),
         Ok(Command::SampleServer) => commands::sample_server::run(),

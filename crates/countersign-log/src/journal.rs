@@ -312,8 +312,11 @@ impl Journal {
         self.reserve.is_kept()
     }
 
-    /// Tries to take the reserve again; true if it is kept. Not per call: it writes 1 MiB.
-    pub fn keep_reserve(&mut self) -> bool {
+    /// Takes the reserve again, if it is not kept: that writes 1 MiB.
+    ///
+    /// # Errors
+    /// There is no room for it, or it cannot be made.
+    pub fn keep_reserve(&mut self) -> io::Result<()> {
         self.reserve.keep()
     }
 

@@ -256,6 +256,18 @@ fn wrong_use_ends_with_2() {
     assert_eq!(files(&desk.path("")).len(), 0);
 }
 
+/// The variables of the identity concern who signs; nobody else looks at them.
+#[test]
+fn a_bad_seed_variable_stops_only_wrap() {
+    let told = std::process::Command::new(PROGRAM)
+        .args(["verify", "--help"])
+        .env("WITNESS_LOG_IDENTITY_SEED_ENV", "NOT_SET_ANYWHERE")
+        .output()
+        .expect("the program runs");
+    assert_eq!(told.status.code(), Some(0));
+    assert!(told.stderr.is_empty());
+}
+
 #[test]
 fn the_version_is_told() {
     let desk = Desk::new();

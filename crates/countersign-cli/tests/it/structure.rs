@@ -60,7 +60,7 @@ const LINES_MAX: usize = 1200;
 const LOG_PACKAGES_MAX: usize = 30;
 
 /// What a reader finds beside the sources.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "SECURITY.md",
@@ -69,6 +69,7 @@ const DOCUMENTS: [&str; 8] = [
     "LICENSE-MIT",
     "docs/format.md",
     "docs/files.md",
+    "docs/faults.md",
 ];
 
 fn root() -> PathBuf {

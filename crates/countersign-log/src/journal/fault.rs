@@ -232,17 +232,17 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the disk or the quota is full, so that the reserve can help.
+    /// Whether there was no room, so that the reserve can help.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Lost { error, .. } if is_full(error))
     }
 }
 
-/// Whether a write failed for want of room.
+/// Whether a write failed for want of room, be it the disk's, a quota's or that of a limit on files.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
 }
 

@@ -4,7 +4,7 @@
 //! file's content means nothing; it is there while the journal is open.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,8 @@ impl Reserve {
             path: sidecar::path(journal, "reserve"),
             kept: false,
         };
-        reserve.keep();
+        // Without it the journal works; its caller asks for it before the next call.
+        let _ = reserve.keep();
         reserve
     }
 
@@ -37,14 +38,18 @@ impl Reserve {
     }
 
     /// Takes the room again, if the disk has it.
-    pub(super) fn keep(&mut self) -> bool {
-        if !self.kept {
-            self.kept = self.write().is_ok();
-            if !self.kept {
-                self.give_up();
-            }
+    pub(super) fn keep(&mut self) -> io::Result<()> {
+        if self.kept {
+            return Ok(());
         }
-        self.kept
+        let written = self.write();
+        self.kept = written.is_ok();
+        if !self.kept {
+            self.give_up();
+        }
+        written.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        })
     }
 
     /// Gives the room up.
@@ -54,7 +59,7 @@ impl Reserve {
         let _ = fs::remove_file(&self.path);
     }
 
-    fn write(&self) -> std::io::Result<()> {
+    fn write(&self) -> io::Result<()> {
         // Not zeros: file systems that compress or punch holes would keep no room for them.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut octets = Vec::with_capacity(RESERVE_OCTETS);

@@ -1,7 +1,6 @@
 //! The journal behind the lock: staging, batches, and what is owed after a failed write.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use countersign_log::canonical::CanonicalDigest;
 use countersign_log::checkpoint::Checkpoint;
@@ -10,7 +9,6 @@ use countersign_log::hash::Hash;
 use countersign_log::journal::{Journal, OpenIntents, Place, SyncScope, SyncTarget, WriteError};
 use countersign_log::leaf::Kind;
 use tokio::sync::SetOnce;
-use tokio::time::Instant;
 
 use super::Fsync;
 use super::payload::{IntentText, Outcome, Server};
@@ -130,14 +128,9 @@ pub(super) struct Ledger {
     unsynced_outcomes: bool,
     /// Leaves were written since the last sync.
     dirty: bool,
-    /// When room for outcomes may be asked for again, after there was none.
-    reserve_due: Option<Instant>,
     /// Whether it has been told that the journal could not go on in a new segment.
     rotation_told: bool,
 }
-
-/// How often a full disk is asked for room again: a try writes up to 1 MiB.
-const RESERVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Ledger {
     pub(super) fn new(server: Arc<Server>, fsync: Fsync) -> Self {
@@ -158,7 +151,6 @@ impl Ledger {
             unsynced: Vec::new(),
             unsynced_outcomes: false,
             dirty: false,
-            reserve_due: None,
             rotation_told: false,
         }
     }
@@ -350,25 +342,15 @@ impl Ledger {
         self.salts.stock()
     }
 
-    /// While the disk is full, what room there is belongs to the outcomes that are owed.
+    /// Without room in reserve no call is admitted: on a full disk, what room there is belongs to the
+    /// outcomes that are owed.
     fn room(&mut self) -> Result<(), String> {
-        let journal = match &mut self.state {
-            State::Open(journal) if !journal.reserve_is_kept() => journal,
-            _ => return Ok(()),
-        };
-        let now = clock::now();
-        let due = self.reserve_due.is_none_or(|due| now >= due);
-        if due && journal.keep_reserve() {
-            self.reserve_due = None;
-            return Ok(());
+        match &mut self.state {
+            State::Open(journal) if !journal.reserve_is_kept() => journal
+                .keep_reserve()
+                .map_err(|error| format!("no room can be kept for the outcomes of calls: {error}")),
+            _ => Ok(()),
         }
-        if due {
-            self.reserve_due = Some(now + RESERVE_EVERY);
-        }
-        Err(
-            "the disk is full: there is only room for the outcomes of calls that were admitted"
-                .into(),
-        )
     }
 
     fn put_intent(&mut self, text: &IntentText) -> Result<Place, String> {

@@ -77,6 +77,11 @@ impl Desk {
 
 /// Opens the journal at `path`, making it if there is none.
 pub(crate) fn open(path: &Path) -> (Journal, Opened) {
+    open_within(path, Limits::default())
+}
+
+/// As [`open`]; the journal goes on in a new segment at `limits`.
+pub(crate) fn open_within(path: &Path, limits: Limits) -> (Journal, Opened) {
     let opening = Opening {
         path,
         seal: Seal::Sealed(Identity::from_seed(&[7; 32])),
@@ -86,7 +91,7 @@ pub(crate) fn open(path: &Path) -> (Journal, Opened) {
         accept_head: None,
         lock_wait: Duration::ZERO,
         locked: None,
-        limits: Limits::default(),
+        limits,
     };
     Journal::open(opening).unwrap()
 }

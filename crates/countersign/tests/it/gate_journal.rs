@@ -8,10 +8,18 @@ use countersign::decision::allow_all;
 use countersign::gate::Gate;
 use countersign::recorder::Fsync;
 use countersign::upstream::Upstream;
+use countersign_log::canonical::canonical_sha256;
+use countersign_log::commitment::commit;
+use countersign_log::hex;
+use countersign_log::journal::Limits;
+use countersign_log::leaf::Leaf;
+use countersign_log::segments::segment_path;
+use countersign_log::verdict::{self, Verdict};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
-use crate::book::{Desk, open};
+use crate::book::{Desk, SERVER, open, open_within};
 use crate::peers::{Client, Server, WITHIN, answer, call, line, result};
 
 const NOON: &str = r#"{"content":[]}"#;
@@ -297,4 +305,63 @@ async fn calls_wait_for_the_journal_and_are_refused_when_there_will_be_none() {
     desk.recorder.give_up("it is held by process 4711".into());
     assert_told(&never.await, NOTHING_FORWARDED);
     assert!(seen.lines().is_empty());
+}
+
+/// A call that is in flight while the journal goes on in a new segment: its result names the intent's.
+#[tokio::test]
+async fn a_result_in_a_later_segment_names_the_segment_of_its_intent() {
+    let desk = Desk::without_journal(Fsync::Interval);
+    let limits = Limits {
+        leaves: 3,
+        octets: u64::MAX,
+    };
+    let (journal, opened) = open_within(&desk.path(), limits);
+    desk.recorder.open(journal, &opened.open_intents).unwrap();
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let (server, _) = Server::acting(move |permit| {
+        let late = permit.call().name().as_deref() == Some("late");
+        let wait = Arc::clone(&wait);
+        Box::pin(async move {
+            if late {
+                wait.notified().await;
+            }
+            result(NOON)
+        })
+    });
+    let gate = gate(&desk, server);
+    let late = gate.handle(call(&line(1, "late")), Client::new());
+    handle(&gate, "soon").await;
+    go.notify_one();
+    late.await;
+    desk.recorder.close().unwrap();
+
+    let targets = verdict::targets(&[desk.path()]).unwrap();
+    let reports = verdict::verify(&targets[0], None).unwrap();
+    assert_eq!(reports.len(), 2, "two segments");
+    assert!(
+        reports
+            .iter()
+            .all(|report| report.verdict() == Verdict::Unanchored)
+    );
+
+    let segment = segment_path(&desk.path(), 1);
+    let octets = std::fs::read(&segment).unwrap();
+    let mut leaves = octets
+        .split(|octet| *octet == b'\n')
+        .filter_map(|line| Leaf::read(line).ok());
+    let result = leaves.next_back().expect("the late result stands there");
+    let salts = std::fs::read_to_string(format!("{}.salts", segment.display())).unwrap();
+    let salt: serde_json::Value = serde_json::from_str(salts.lines().last().unwrap()).unwrap();
+    assert_eq!(salt["i"], result.index);
+    let salt = hex::decode(salt["s"].as_str().unwrap().as_bytes()).unwrap();
+    let payload = format!(
+        r#"{{"intent_index":0,"intent_segment":0,"is_error":false,"profile":"mcp.tools/call v1","result_sha256":"{}","server":"{SERVER}","tool":"late"}}"#,
+        hex::encode(&canonical_sha256(NOON.as_bytes()).sha256)
+    );
+    let commitment = commit(payload.as_bytes(), &salt, result.index);
+    assert_eq!(result.payload_hash, commitment.to_string());
+    let pairs = std::fs::read_to_string(format!("{}.calls", segment.display())).unwrap();
+    let pair = format!(r#"{{"r":{},"i":0,"g":0}}"#, result.index);
+    assert!(pairs.lines().any(|line| line == pair), "{pairs}");
 }
