@@ -7,6 +7,7 @@ pub mod child;
 mod patience;
 mod pending;
 mod setup;
+mod supervisor;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,42 +1,27 @@
 //! A server as a child process, spoken to over its stdin and stdout.
 //!
-//! One process at a time, replaced when it ends, as long as the budget lasts. Every request that it
-//! holds gets exactly one reply: its answer, or an error when it ends, is silent too long, or answers
-//! with something that is no answer. A new process is set up as the client had set up the old one.
+//! Every request that it holds gets exactly one reply: its answer, or an error when the process ends,
+//! is silent too long, or answers with something that is no answer. Which process that is, and when
+//! another takes its place, is the supervisor's matter.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::net::unix::pipe;
 use tokio::sync::{Notify, SetOnce, oneshot};
-use tokio::time::Instant;
 
 use super::patience::Patience;
 use super::pending::{Asks, Kept, Pending, Requests};
 use super::setup::Setup;
-use super::{Pass, ToClient, Ungoverned, Upstream, label};
+use super::{Pass, ToClient, Ungoverned, Upstream, label, supervisor};
 use crate::BoxFuture;
 use crate::call::{Cancel, CancelledBy, Era, Failure, Reply, under_id};
-use crate::clock;
-use crate::lines::{Line, Lines};
+use crate::lines::Line;
 use crate::message::{self, Ambiguity, Id, IdKind, Kind, LINE_BYTES_MAX, Message, Parsed, Splice};
-use crate::outbox::{self, Outbox, OutboxReader, QUEUED_BYTES_MAX};
+use crate::outbox::{Outbox, OutboxReader, QUEUED_BYTES_MAX};
 use crate::process::{self, Spec, StartError};
 use crate::recorder::Permit;
 use crate::stderr::note;
-
-/// After this long without an end, the whole restart budget is there again.
-const QUIET: Duration = Duration::from_secs(60);
-/// The wait before the first restart; it doubles with each one.
-const BACK_OFF_MIN: Duration = Duration::from_millis(50);
-/// The longest wait before a restart: a person watches.
-const BACK_OFF_MAX: Duration = Duration::from_secs(5);
-/// How long a process may live on after it has closed its output, and how long output is read on after
-/// a process has ended (a grandchild may hold the pipe open).
-const LINGER: Duration = Duration::from_secs(1);
-/// How long a new process may take to answer the repeated handshake: as a client's `initialize`.
-const HANDSHAKE_WAIT: Duration = Duration::from_secs(300);
 
 /// How a child is run.
 #[derive(Clone, Debug)]
@@ -62,33 +47,33 @@ pub struct ChildUpstream {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    patience: Patience,
-    client: Arc<dyn ToClient>,
-    closing: SetOnce<Graces>,
-    hurry: Notify,
-    ended: SetOnce<i32>,
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    pub(super) patience: Patience,
+    pub(super) client: Arc<dyn ToClient>,
+    pub(super) closing: SetOnce<Graces>,
+    pub(super) hurry: Notify,
+    pub(super) ended: SetOnce<i32>,
 }
 
-struct State {
+pub(super) struct State {
     /// Lines for the process that runs, or for the next one.
-    outbox: Outbox,
+    pub(super) outbox: Outbox,
     /// The other end, until a process is set up and takes it: what waits outlives those that never are.
-    unread: Option<OutboxReader>,
+    pub(super) unread: Option<OutboxReader>,
     /// Whether the process that runs has been set up, so that lines reach it at once.
-    up: bool,
+    pub(super) up: bool,
     /// The exit code of the last process, when it is not replaced.
-    gone: Option<i32>,
-    generation: u64,
-    requests: Requests,
-    asks: Asks,
-    setup: Setup,
-    restarts: u64,
+    pub(super) gone: Option<i32>,
+    pub(super) generation: u64,
+    pub(super) requests: Requests,
+    pub(super) asks: Asks,
+    pub(super) setup: Setup,
+    pub(super) restarts: u64,
     /// Why the command could not be executed at all.
-    never_started: Option<String>,
+    pub(super) never_started: Option<String>,
     /// What is still unanswered has been answered by us; late answers are not worth a word.
-    given_up: bool,
+    pub(super) given_up: bool,
 }
 
 impl ChildUpstream {
@@ -119,7 +104,7 @@ impl ChildUpstream {
             hurry: Notify::new(),
             ended: SetOnce::new(),
         });
-        tokio::spawn(supervise(Arc::clone(&shared), config, child));
+        tokio::spawn(supervisor::run(Arc::clone(&shared), config, child));
         Ok(Self { shared })
     }
 
@@ -338,7 +323,7 @@ fn cancel_line(by: &CancelledBy, id: &Id) -> Bytes {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()
             .expect("no code that holds the state panics")
@@ -417,7 +402,7 @@ impl Shared {
     }
 
     /// One line of the process's output.
-    fn take_line(&self, line: Line) {
+    pub(super) fn take_line(&self, line: Line) {
         match line {
             Line::Whole(line) | Line::Last(line) => match Message::parse(line) {
                 Ok(Parsed::One(message)) => self.take(message),
@@ -558,7 +543,7 @@ impl Shared {
     }
 
     /// A process has ended: what it owed is answered, what it asked is taken back.
-    fn process_ended(&self, exit: &Ended) {
+    pub(super) fn process_ended(&self, exit: &Ended) {
         let (lost, asks, no_start) = {
             let mut state = self.state();
             if state.unread.is_none() {
@@ -592,7 +577,7 @@ impl Shared {
     }
 
     /// There will be no other process.
-    fn end(&self, code: i32) {
+    pub(super) fn end(&self, code: i32) {
         let failed: Vec<_> = {
             let mut state = self.state();
             state.gone = Some(code);
@@ -623,207 +608,9 @@ impl State {
 }
 
 /// How a process ended, for those whom it leaves without an answer.
-struct Ended {
-    code: i32,
-    last_words: Option<String>,
-}
-
-/// Runs one process after the other.
-async fn supervise(shared: Arc<Shared>, config: Config, child: process::Child) {
-    let mut budget = Budget::new(config.max_restarts);
-    let mut running = Some(child);
-    let mut code = 1;
-    while let Some(child) = running.take() {
-        let ended = run(&shared, child).await;
-        code = ended.code;
-        shared.process_ended(&ended);
-        if shared.closing.initialized() || shared.state().never_started.is_some() {
-            break;
-        }
-        let Some(wait) = budget.spend(clock::now()) else {
-            note!(
-                "the server ended with code {code} and is not started again: {} restarts are spent",
-                budget.max
-            );
-            break;
-        };
-        note!(
-            "the server ended with code {code}; starting it again in {} ms",
-            wait.as_millis()
-        );
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            _ = shared.closing.wait() => break,
-        }
-        shared.state().restarts += 1;
-        match process::Child::spawn(&config.spec) {
-            Ok(child) => running = Some(child),
-            Err(error) => note!("the server could not be started again: {error}"),
-        }
-    }
-    shared.end(code);
-}
-
-/// One process, from its start to its end.
-async fn run(shared: &Arc<Shared>, mut child: process::Child) -> Ended {
-    let (stdin, stdout) = (child.take_stdin(), child.take_stdout());
-    let writer = tokio::spawn(write(Arc::clone(shared), stdin));
-    let mut output = tokio::spawn(read(Arc::clone(shared), stdout));
-    let mut silent = false;
-    let graces = tokio::select! {
-        _ = &mut output => {
-            silent = true;
-            // Its output is at its end; it usually is, too.
-            let _ = tokio::time::timeout(LINGER, child.wait()).await;
-            Graces { close: Duration::ZERO, terminate: LINGER }
-        }
-        _ = child.wait() => Graces { close: Duration::ZERO, terminate: LINGER },
-        graces = shared.closing.wait() => *graces,
-    };
-    if !graces.close.is_zero() {
-        // The writer empties the queue and then closes the process's input.
-        tokio::select! {
-            _ = tokio::time::timeout(graces.close, child.wait()) => {}
-            () = shared.hurry.notified() => {}
-        }
-    }
-    if let Some(failure) = child.start_failure() {
-        note!("{failure}");
-        let mut state = shared.state();
-        if state.generation == 0 {
-            state.never_started = Some(failure.to_string());
-        }
-    }
-    let last_words = Some(child.stderr_tail()).filter(|words| !words.is_empty());
-    writer.abort();
-    // Whatever of the group is left has nobody to talk to.
-    let exit = child.shut_down(Duration::ZERO, graces.terminate).await;
-    // What it wrote last is still in the pipe; a process that escaped the group may hold it open.
-    if !silent && tokio::time::timeout(LINGER, &mut output).await.is_err() {
-        output.abort();
-    }
-    // 1 where the system gave no code, as the reference has it.
-    Ended {
-        code: exit.reference_code().unwrap_or(1),
-        last_words,
-    }
-}
-
-/// Passes the process's output on until it ends.
-async fn read(shared: Arc<Shared>, stdout: Option<pipe::Receiver>) {
-    let Some(stdout) = stdout else { return };
-    let mut lines = Lines::new(stdout, LINE_BYTES_MAX);
-    let mut arrived = Vec::new();
-    loop {
-        if !shared.client.has_room() {
-            shared.client.room().await;
-        }
-        // An error of a pipe that we hold is its end.
-        let more = lines.read(&mut arrived).await.unwrap_or(false);
-        arrived.drain(..).for_each(|line| shared.take_line(line));
-        if !more {
-            return;
-        }
-    }
-}
-
-async fn write(shared: Arc<Shared>, stdin: Option<pipe::Sender>) {
-    let Some(mut stdin) = stdin else { return };
-    let replaced = shared.state().generation > 0;
-    if replaced && !set_up_again(&shared, &mut stdin).await {
-        // Closing its input ends the process, and that counts as one more end.
-        return note!("the new server did not answer the repeated `initialize`");
-    }
-    let Some(reader) = shared.state().unread.take() else {
-        return;
-    };
-    // A process that no longer reads has ended or will: that is noticed where its output is read.
-    let _ = outbox::write_all_to(reader, &mut stdin).await;
-}
-
-/// Sets a new process up as the client had set up the old one, before it gets any line that waits.
-async fn set_up_again(shared: &Shared, stdin: &mut pipe::Sender) -> bool {
-    let (lines, reader) = Outbox::new(QUEUED_BYTES_MAX);
-    let handshake = {
-        let mut state = shared.state();
-        let id = state.requests.own_id();
-        state.setup.initialize(&id).map(|line| {
-            lines.push(line);
-            state.requests.insert_own(id)
-        })
-    };
-    let shake = async {
-        let _close = CloseOnDrop(&lines);
-        if let Some(answer) = handshake {
-            let answer = tokio::time::timeout(HANDSHAKE_WAIT, answer).await;
-            if !matches!(answer, Ok(Ok(reply)) if reply.result_raw().is_some()) {
-                return false;
-            }
-        }
-        let mut state = shared.state();
-        let State {
-            setup, requests, ..
-        } = &mut *state;
-        setup
-            .initialized()
-            .into_iter()
-            .for_each(|line| lines.push(line));
-        for (id, line) in setup.rest(|| requests.own_id()) {
-            lines.push(line);
-            // Its answer is for nobody: the client had one already.
-            drop(requests.insert_own(id));
-        }
-        state.up = true;
-        let generation = state.generation;
-        state.requests.sent_to(generation);
-        true
-    };
-    let (done, _) = tokio::join!(shake, outbox::write_all_to(reader, stdin));
-    done
-}
-
-struct CloseOnDrop<'a>(&'a Outbox);
-
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// How often a process may be replaced. What was spent comes back after a quiet minute.
-struct Budget {
-    max: u32,
-    spent: u32,
-    last: Option<Instant>,
-}
-
-impl Budget {
-    fn new(max: u32) -> Self {
-        Self {
-            max,
-            spent: 0,
-            last: None,
-        }
-    }
-
-    /// How long to wait before the next start, if there may be one.
-    fn spend(&mut self, now: Instant) -> Option<Duration> {
-        if self
-            .last
-            .is_some_and(|last| now.duration_since(last) >= QUIET)
-        {
-            self.spent = 0;
-        }
-        self.last = Some(now);
-        if self.spent == self.max {
-            return None;
-        }
-        let wait = BACK_OFF_MIN
-            .saturating_mul(1 << self.spent.min(16))
-            .min(BACK_OFF_MAX);
-        self.spent += 1;
-        Some(wait)
-    }
+pub(super) struct Ended {
+    pub(super) code: i32,
+    pub(super) last_words: Option<String>,
 }
 
 /// The beginning of a text, for a person.
