@@ -71,6 +71,13 @@ pub struct StrForm {
 /// accepts as a name and which depends on CPython's tables of printable characters.
 pub fn python_str(raw_json: Option<&[u8]>) -> StrForm {
     let text = raw_json.map_or(&b"\"\""[..], <[u8]>::trim_ascii);
+    if is_plain_string(text) && raw_json.is_some() {
+        // Nearly every name: its canonical form is what it is.
+        return StrForm {
+            json: text.to_vec(),
+            lossy: false,
+        };
+    }
     let quoted = |text: &str| {
         let mut json = Vec::with_capacity(text.len() + 2);
         write_string(&mut json, text);
@@ -93,6 +100,15 @@ pub fn python_str(raw_json: Option<&[u8]>) -> StrForm {
     StrForm {
         json,
         lossy: lossy || raw_json.is_none(),
+    }
+}
+
+/// Whether `text` is a JSON string of printable ASCII without escapes.
+fn is_plain_string(text: &[u8]) -> bool {
+    let plain = |octet: &u8| matches!(octet, b' '..=b'~') && !matches!(octet, b'"' | b'\\');
+    match text {
+        [b'"', inner @ .., b'"'] => inner.iter().all(plain),
+        _ => false,
     }
 }
 

@@ -4,13 +4,13 @@
 //! as it came. Lines that arrive together are admitted together. One request under one id at a time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncRead;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::BoxFuture;
 use crate::call::{Call, Cancel, Era, Failure, INTERNAL, Refusal, Reply};
@@ -36,8 +36,10 @@ const VERSION_WITH_BATCHES: &str = "2025-03-26";
 pub struct Client {
     outbox: Outbox,
     in_flight: Mutex<HashMap<Id, Flight>>,
-    /// How many are in flight, for whoever waits for fewer.
-    count: watch::Sender<usize>,
+    /// How many are in flight.
+    count: AtomicUsize,
+    /// Tells whoever waits for fewer.
+    fewer: Notify,
     /// The protocol version that the handshake settled on.
     version: Mutex<Option<String>>,
     /// Whether there was a request.
@@ -57,7 +59,8 @@ impl Client {
         Self {
             outbox,
             in_flight: Mutex::default(),
-            count: watch::Sender::new(0),
+            count: AtomicUsize::new(0),
+            fewer: Notify::new(),
             version: Mutex::default(),
             asked: AtomicBool::new(false),
         }
@@ -65,12 +68,18 @@ impl Client {
 
     /// Waits until fewer than `limit` requests are in flight.
     pub async fn fewer_than(&self, limit: usize) {
-        // The sender lives in `self`, so this cannot fail.
-        let _ = self
-            .count
-            .subscribe()
-            .wait_for(|count| *count < limit)
-            .await;
+        loop {
+            // Before the look, so that no end is missed between the two.
+            let fewer = self.fewer.notified();
+            if self.count() < limit {
+                return;
+            }
+            fewer.await;
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Whether it has asked for anything yet.
@@ -98,14 +107,16 @@ impl Client {
                 limited,
             },
         );
-        self.count.send_replace(in_flight.len());
+        self.count.store(in_flight.len(), Ordering::Relaxed);
         Some(cancel)
     }
 
     fn leave(&self, id: &Id) {
         let mut in_flight = self.in_flight();
         in_flight.remove(id);
-        self.count.send_replace(in_flight.len());
+        self.count.store(in_flight.len(), Ordering::Relaxed);
+        drop(in_flight);
+        self.fewer.notify_waiters();
     }
 
     fn cancel(&self, id: &Id) -> Option<Cancel> {
@@ -310,7 +321,7 @@ impl Session {
     async fn take(&self, lines: impl Iterator<Item = Line>) {
         let mut admissions = None;
         for line in lines {
-            if *self.client.count.borrow() >= IN_FLIGHT_MAX && !self.upstream.has_open_asks() {
+            if self.client.count() >= IN_FLIGHT_MAX && !self.upstream.has_open_asks() {
                 // While the server waits for the client, the client must be read on.
                 admissions = None;
                 self.client.fewer_than(IN_FLIGHT_MAX).await;
@@ -362,7 +373,7 @@ impl Session {
             .id()
             .expect("a governed request without an id is ambiguous")
             .clone();
-        if *self.client.count.borrow() >= IN_FLIGHT_MAX {
+        if self.client.count() >= IN_FLIGHT_MAX {
             return admissions.refuse(
                 message,
                 Refusal::TooManyInFlight(IN_FLIGHT_MAX),
