@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use countersign::seed::Seed;
+use countersign::stderr;
 use countersign_log::hash::Hash;
 use countersign_log::hex;
 use countersign_log::journal::{self, JournalOwner, Seal};
@@ -26,8 +27,9 @@ pub(crate) struct Plan {
     pub(crate) path: PathBuf,
     /// Whose journal it is.
     pub(crate) seal: Seal,
-    /// Where the newest head is kept beside the key.
-    pub(crate) key_head: PathBuf,
+    /// Where the newest head is kept beside the key. A key that was given does not need a state folder;
+    /// without one there is no copy.
+    pub(crate) key_head: Option<PathBuf>,
 }
 
 /// What was said on the command line and in the environment.
@@ -45,10 +47,10 @@ pub(crate) struct Wanted<'a> {
 /// # Errors
 /// One line: what, where, what to do.
 pub(crate) fn plan(wanted: Wanted<'_>) -> Result<Plan, String> {
-    let state = state_folder()?;
+    let state = state_folder();
     let target = match wanted.journal {
         Some(path) => path.to_owned(),
-        None => default_folder(&state, wanted.name)?,
+        None => default_folder(state.as_ref().map_err(String::clone)?, wanted.name)?,
     };
     let is_folder = wanted.journal.is_none() || journal::is_folder(&target);
     let path = if is_folder {
@@ -61,14 +63,17 @@ pub(crate) fn plan(wanted: Wanted<'_>) -> Result<Plan, String> {
         (None, Some(seed)) => Some(*seed.bytes()),
         (None, None) => None,
     };
-    let keys = Keys {
+    let keys = state.map(|state| Keys {
         folder: state.join("keys"),
-    };
+    });
+    let ours = given.is_none() && !wanted.unsealed;
     let seal = match given {
         Some(seed) => Seal::Sealed(Identity::from_seed(&seed)),
         None if wanted.unsealed => Seal::Unsealed { seed: random()? },
-        None if is_folder => Seal::Sealed(keys.of_folder(&target)?),
-        None => keys.of_journal(&path)?,
+        None if is_folder => {
+            Seal::Sealed(keys.as_ref().map_err(String::clone)?.of_folder(&target)?)
+        }
+        None => keys.as_ref().map_err(String::clone)?.of_journal(&path)?,
     };
     let identity = match &seal {
         Seal::Sealed(identity) => identity.public(),
@@ -77,7 +82,15 @@ pub(crate) fn plan(wanted: Wanted<'_>) -> Result<Plan, String> {
             None => Identity::from_seed(seed).public(),
         },
     };
-    let key_head = keys.head_path(identity, &path)?;
+    let key_head = match keys.and_then(|keys| keys.head_path(identity, &path)) {
+        Err(why) if !ours => {
+            stderr::say(format_args!(
+                "no copy of the newest head is kept beside a key: {why}"
+            ));
+            None
+        }
+        path => Some(path?),
+    };
     Ok(Plan {
         path,
         seal,

@@ -338,7 +338,7 @@ fn open(
         seal: plan.seal,
         session_seed,
         now_ms: clock::now_ms(),
-        key_head: Some(&plan.key_head),
+        key_head: plan.key_head.as_deref(),
         accept_head,
         lock_wait: LOCK_WAIT,
         locked: Some(locked),

@@ -369,6 +369,26 @@ fn an_unsealed_journal_goes_on_with_a_warning() {
     assert_eq!(desk.verify_complete()["sealed"], false);
 }
 
+/// A key that was given needs no folder of ours; without one there is no copy of the newest head.
+#[test]
+fn a_given_key_works_where_no_state_can_be_kept() {
+    let desk = Desk::new();
+    let seed = desk.path("seed");
+    fs::write(&seed, "07".repeat(32)).expect("a file");
+    let seed = seed.display().to_string();
+    let mut client = desk
+        .wrap()
+        .flags(["--seed-file", &seed])
+        .environment("XDG_STATE_HOME", "/dev/null/state")
+        .connect();
+    client.call("1", "echo", "{}");
+    let ended = client.finish();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let told = "no copy of the newest head is kept";
+    assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    desk.verify_complete();
+}
+
 /// A journal of ours holds no seed unless that was asked for.
 #[test]
 fn a_new_journal_is_sealed_and_its_key_is_elsewhere_and_private() {
