@@ -117,6 +117,11 @@ impl Shared {
             .lock()
             .expect("no code that holds the ledger panics")
     }
+
+    /// Wakes the syncing thread, if somebody waits for the disk: else written leaves can wait.
+    fn ring(&self) {
+        self.syncer.ring_if(self.fsync == Fsync::Always);
+    }
 }
 
 impl Recorder {
@@ -179,26 +184,21 @@ impl Recorder {
         within: Duration,
     ) -> Result<Admission, Failure> {
         self.opened().await.map_err(Failure::NotRecorded)?;
-        let forwarded = (decision.verdict == Verdict::Allow).then(|| call.forwarded());
-        let text = self.intent_text(call.received(), forwarded.clone()).await;
-        let era = call.era();
-        let staged = self
-            .shared
-            .ledger()
-            .stage_intent(&text)
-            .map_err(Failure::NotRecorded)?;
-        let intent = self.settled(staged).await.map_err(Failure::NotRecorded)?;
-        let intent = Intent {
-            place: intent,
-            tool: text.tool,
-            era,
+        let line = match &decision.verdict {
+            Verdict::Allow => Ok(call.forwarded()),
+            Verdict::Refuse(refusal) => Err(refusal.clone()),
         };
-        Ok(match (&decision.verdict, forwarded) {
-            (Verdict::Refuse(refusal), _) => Admission::Refused(refusal.clone(), intent),
-            (Verdict::Allow, line) => {
-                let line = line.unwrap_or_else(|| call.forwarded());
-                Admission::Permit(Permit { call, line, within }, intent)
-            }
+        let forwarded = line.as_ref().ok().cloned();
+        let text = self.intent_text(call.received(), forwarded).await;
+        let staged = self.shared.ledger().stage_intent(&text);
+        let intent = Intent {
+            place: self.settled(staged).await.map_err(Failure::NotRecorded)?,
+            tool: text.tool,
+            era: call.era(),
+        };
+        Ok(match line {
+            Ok(line) => Admission::Permit(Permit { call, line, within }, intent),
+            Err(refusal) => Admission::Refused(refusal, intent),
         })
     }
 
@@ -216,11 +216,9 @@ impl Recorder {
         let staged = self.shared.ledger().stage_result(intent.place, |segment| {
             server.result(&outcome, intent.place, segment)
         });
-        let settled = match staged {
-            Ok(staged) => self.settled(staged).await,
-            Err(why) => Err(why),
+        let Err(why) = self.settled(staged).await else {
+            return reply;
         };
-        let Err(why) = settled else { return reply };
         let withheld = self.withheld(&reply, intent.era, why);
         let (recorded, is_error) = withheld.recorded();
         let digest = payload::digest_now(&recorded);
@@ -252,11 +250,7 @@ impl Recorder {
         let staged = self.shared.ledger().stage_whole(&intent, |place| {
             server.result(&outcome, place, place.segment)
         });
-        let settled = match staged {
-            Ok(staged) => self.settled(staged).await,
-            Err(why) => Err(why),
-        };
-        match settled {
+        match self.settled(staged).await {
             Ok(_) => reply,
             // Neither half is in the journal, so nothing is owed.
             Err(why) => self.withheld(&reply, era, why),
@@ -309,7 +303,8 @@ impl Recorder {
     }
 
     /// Waits until the batch is written, or writes it: see [`Ticket`].
-    async fn settled(&self, staged: Staged) -> Result<Place, String> {
+    async fn settled(&self, staged: Result<Staged, String>) -> Result<Place, String> {
+        let staged = staged?;
         match staged.ticket {
             Ticket::Done => Ok(staged.place),
             Ticket::Wait(batch) => batch.done().await.map(|()| staged.place),
@@ -341,11 +336,7 @@ pub(crate) struct Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.recorder.shared.ledger().release();
-        // The syncing thread has nothing to do for written leaves unless somebody waits for the disk.
-        self.recorder
-            .shared
-            .syncer
-            .ring_if(self.recorder.shared.fsync == Fsync::Always);
+        self.recorder.shared.ring();
     }
 }
 
@@ -357,9 +348,6 @@ struct Lead<'a> {
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         self.recorder.shared.ledger().commit();
-        self.recorder
-            .shared
-            .syncer
-            .ring_if(self.recorder.shared.fsync == Fsync::Always);
+        self.recorder.shared.ring();
     }
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use countersign_log::{report, verdict};
 use serde_json::{Value, json};
 
 use crate::args::Demo;
+use crate::commands::verify::judge_files;
 use crate::say::data;
 
 /// The demo's time limit for a call, in seconds.
@@ -100,14 +100,7 @@ fn calls(client: &mut Client) -> Result<(), String> {
 
 /// Verifies, and says how that went; an error unless it went as the story wants.
 fn judge(journal: &Path, holds: bool) -> Result<(), String> {
-    let mut all_hold = true;
-    for target in verdict::targets(&[journal.to_owned()]).map_err(|error| error.to_string())? {
-        for found in verdict::verify(&target, None).map_err(|error| error.to_string())? {
-            all_hold &= found.verdict() != verdict::Verdict::Invalid;
-            data(&report::text(&found));
-        }
-    }
-    if all_hold == holds {
+    if judge_files(&[journal.to_owned()], None, false)? == holds {
         Ok(())
     } else {
         Err("the verdict is not the one that this story ends with".into())

@@ -1,5 +1,6 @@
 //! `countersign verify`: what holds of journals and dossiers.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use countersign_log::keys::PublicKey;
@@ -27,16 +28,26 @@ fn judge(args: &Verify) -> Result<bool, String> {
         PublicKey::from_hex(identity)
             .map_err(|error| format!("--identity: {error}; give 64 hex digits"))?;
     }
+    judge_files(&args.files, args.identity.as_deref(), args.json)
+}
+
+/// Verifies everything under `files` and prints what was found; whether all of it holds.
+///
+/// # Errors
+/// There is no verdict: a file cannot be read, or is neither journal nor dossier.
+pub(crate) fn judge_files(
+    files: &[PathBuf],
+    identity: Option<&str>,
+    json: bool,
+) -> Result<bool, String> {
     let mut all_hold = true;
-    for target in verdict::targets(&args.files).map_err(|error| error.to_string())? {
-        let reports = verdict::verify(&target, args.identity.as_deref())
-            .map_err(|error| error.to_string())?;
-        for found in &reports {
+    for target in verdict::targets(files).map_err(|error| error.to_string())? {
+        for found in verdict::verify(&target, identity).map_err(|error| error.to_string())? {
             all_hold &= found.verdict() != verdict::Verdict::Invalid;
-            say::data(&if args.json {
-                format!("{}\n", report::json(found))
+            say::data(&if json {
+                format!("{}\n", report::json(&found))
             } else {
-                report::text(found)
+                report::text(&found)
             });
         }
     }
